@@ -1,0 +1,119 @@
+"""Review the documents of a folder, with a kill in the middle and a person at the end.
+
+    python examples/document_review [--docs PLACE …] [--yes]
+
+Exit codes: 0 when everything the play claims was checked and is true, 1 when something is not, 2 when
+it cannot begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    """Perform the play; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ticks still shows the rest
+    try:
+        from terminal import Terminal
+    except ModuleNotFoundError as error:
+        print(f"The play needs {error.name}: pip install 'branchpoint[demo]', or make demo.", file=sys.stderr)
+        return 2
+    from documents import NotReadableError, find
+    from place import Place
+    from play import Play, PlayError
+
+    terminal = Terminal()
+    if not options.yes and not sys.stdin.isatty():
+        terminal.trouble(
+            "A person is asked before the report is published, and there is no terminal to ask at."
+        )
+        terminal.say("Run it in a terminal, or let it answer by itself: --yes, or make demo ARGS=--yes")
+        return 2
+    places = options.docs or _own_documents()
+    try:
+        found = find(places)
+    except NotReadableError as error:
+        terminal.trouble(f"These documents cannot be reviewed: {error}")
+        return 2
+    if not found.documents:
+        terminal.trouble(f"There are no documents in {', '.join(map(str, places))}.")
+        terminal.say(
+            "Text and Markdown files count (.md .txt .rst .adoc .org, README); hidden folders do not."
+        )
+        return 2
+    place = Place(_new_folder(options.store))
+    terminal.say(f"{len(found.documents)} documents under {found.root}")
+    play = Play(
+        terminal,
+        place,
+        found,
+        [Path(os.path.abspath(one)) for one in places],
+        batch_size=options.batch,
+        pace=options.pace,
+        unattended=options.yes,
+    )
+    try:
+        return 0 if play.perform() else 1
+    except PlayError as error:
+        terminal.trouble(str(error))
+    except EOFError:
+        terminal.trouble("Nobody answered.")
+        terminal.say(f"The question waits in {place.folder}")
+    except KeyboardInterrupt:
+        terminal.trouble("Interrupted.")
+        terminal.say(f"What was done is in {place.folder}")
+    return 1
+
+
+def _own_documents() -> list[Path]:
+    """Return the project's own documents: the folder of its docs, and what lies beside its README."""
+    return [place for place in (PROJECT / "docs", *sorted(PROJECT.glob("*.md"))) if place.exists()]
+
+
+def _new_folder(store: Path | None) -> Path:
+    parent = (
+        Path(tempfile.gettempdir(), "branchpoint-demo") if store is None else Path(os.path.abspath(store))
+    )
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-", dir=parent))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="document_review",
+        description="Review documents, be killed in the middle, go on in another process, and ask a person.",
+    )
+    parser.add_argument(
+        "--docs", type=Path, nargs="+", metavar="PLACE", help="folders or files; by default the project's own"
+    )
+    parser.add_argument("--store", type=Path, help="where to keep the checkpoint and the report")
+    parser.add_argument("--batch", type=_at_least_one, default=4, help="documents in a batch (4)")
+    parser.add_argument(
+        "--pace", type=float, default=0.1, help="seconds a reviewer takes for a document (0.1)"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="answer the question by itself, for unattended runs"
+    )
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("a batch holds at least one document")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""The folder of one play: where its checkpoint, its ticks and its reports are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ticks import TickLog
+
+from branchpoint import FileCheckpointStorage
+
+__all__ = ["CHECKPOINT_ID", "Place"]
+
+CHECKPOINT_ID = "review"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that belongs to one play, shared by all its processes."""
+
+    folder: Path
+
+    @property
+    def storage(self) -> FileCheckpointStorage:
+        """Where the checkpoint is kept."""
+        return FileCheckpointStorage(self.folder / "checkpoints")
+
+    @property
+    def ticks(self) -> TickLog:
+        """What was really done, by whom."""
+        return TickLog(self.folder / "ticks.jsonl")
+
+    @property
+    def published(self) -> Path:
+        """Where reports go."""
+        return self.folder / "published"
+
+    @property
+    def errors(self) -> Path:
+        """What the workers wrote to their standard error."""
+        return self.folder / "errors.log"
+
+    def bytes_stored(self) -> int:
+        """Return how many bytes the checkpoint takes on the disk."""
+        files = (self.folder / "checkpoints").rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())

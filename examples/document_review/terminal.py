@@ -1,0 +1,195 @@
+"""What the play looks like: headings, live bars, claims with their marks, and the tree of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from claims import Claim, Row
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.prompt import Confirm
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from branchpoint import Checkpoint, CheckpointSnapshot
+
+__all__ = ["Bars", "Terminal"]
+
+# Of a long row of equals only the ends are shown.
+SHOWN_ROWS = 6
+SHOWN_SNAPSHOTS = 4
+
+
+class Bars:
+    """Two live bars: documents that were examined, batches that are in storage."""
+
+    def __init__(self, progress: Progress, documents: TaskID, batches: TaskID) -> None:
+        self._progress = progress
+        self._documents = documents
+        self._batches = batches
+
+    def examined(self, document: str, problem: str | None) -> None:
+        """Show one more document, and what was wrong with it."""
+        note = document if problem is None else f"{document} {problem}"
+        self._progress.update(self._documents, advance=1, note=note)
+
+    def saved(self, batches: int) -> None:
+        """Show how many batches are in storage."""
+        self._progress.update(self._batches, completed=batches)
+
+    def note(self, text: str) -> None:
+        """Show a word beside the bar of the documents."""
+        self._progress.update(self._documents, note=text)
+
+
+class Terminal:
+    """The screen. Texts are shown as they are: a file may be called `[red]`."""
+
+    def __init__(self) -> None:
+        self.console = Console(markup=False, highlight=False, emoji=False)
+
+    def heading(self, text: str) -> None:
+        """Begin an act."""
+        self.console.print()
+        self.console.rule(Text(text, style="bold"), align="left")
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a sentence; it is never cut."""
+        self.console.print(text, style=style, soft_wrap=True)
+
+    def trouble(self, text: str) -> None:
+        """Say why the play cannot go on."""
+        self.say(text, style="bold red")
+
+    def claims(self, claims: Sequence[Claim]) -> None:
+        """Print claims with their marks."""
+        for claim in claims:
+            mark, style = ("✓", "green") if claim.holds else ("✗ NOT TRUE:", "bold red")
+            self.console.print(Text.assemble((f"  {mark} ", style), claim.text), soft_wrap=True)
+
+    @contextmanager
+    def bars(self, *, documents: int, batches: int, done: int, saved: int) -> Iterator[Bars]:
+        """Show live bars while the block runs."""
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False, style="dim"),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            yield Bars(
+                progress,
+                progress.add_task("documents examined", total=documents, completed=done, note=""),
+                progress.add_task("batches in storage", total=batches, completed=saved, note=""),
+            )
+
+    def supersteps(self, rows: Sequence[Row]) -> None:
+        """Show which process did which superstep."""
+        table = Table(
+            "superstep", "executors", "calls before the kill", "calls after", "", box=None, padding=(0, 2)
+        )
+        flight = next((index for index, row in enumerate(rows) if row.first and row.second), 0)
+        previous = -1
+        for index in _ends_and(flight, len(rows)):
+            if index != previous + 1:
+                table.add_row("…", f"{index - previous - 1} more", "", "", "")
+            previous = index
+            row = rows[index]
+            again, style = ("done again", "yellow") if row.first and row.second else ("", "")
+            cells = (
+                str(row.superstep),
+                _several(row.executors),
+                str(len(row.first)),
+                str(len(row.second)),
+                again,
+            )
+            table.add_row(*(Text(cell) for cell in cells), style=style)
+        self.console.print(table)
+
+    def ask(self, title: str, lines: Sequence[str], question: str) -> bool:
+        """Put a question to the person at the terminal.
+
+        Raises:
+            EOFError: Nobody is there.
+        """
+        self.show(title, lines)
+        return Confirm.ask(question, console=self.console)
+
+    def show(self, title: str, lines: Sequence[str]) -> None:
+        """Show a few lines in a frame."""
+        self.console.print(Panel(Text("\n".join(lines)), title=Text(title), title_align="left", expand=False))
+
+    def tree(self, checkpoint: Checkpoint, notes: Mapping[str, str]) -> None:
+        """Print every snapshot; where a snapshot has several children, each begins a branch."""
+        children: dict[str | None, list[CheckpointSnapshot]] = {}
+        for snapshot in checkpoint.snapshots:
+            children.setdefault(snapshot.parent_snapshot_id, []).append(snapshot)
+        top = Tree(Text(f"checkpoint {checkpoint.checkpoint_id}", style="bold"))
+        open_branches = [(top, children[None])]
+        while open_branches:
+            node, begins = open_branches.pop()
+            for begin in begins:
+                # A branch alone needs no level of its own: 300 levels would not fit a screen.
+                alone = len(begins) == 1
+                place = node if alone else node.add(Text(notes.get(begin.snapshot_id, "a branch"), "yellow"))
+                row = _straight(begin, children)
+                self._add_row(place, row, checkpoint, notes)
+                if row[-1].snapshot_id in children:
+                    open_branches.append((place, children[row[-1].snapshot_id]))
+        self.console.print(top)
+
+    def _add_row(
+        self, place: Tree, row: Sequence[CheckpointSnapshot], checkpoint: Checkpoint, notes: Mapping[str, str]
+    ) -> None:
+        left_out = 0
+        for index, snapshot in enumerate(row):
+            in_the_middle = SHOWN_SNAPSHOTS <= index < len(row) - SHOWN_SNAPSHOTS
+            if in_the_middle and snapshot.snapshot_id not in notes and len(row) > 3 * SHOWN_SNAPSHOTS:
+                left_out += 1
+                continue
+            if left_out:
+                place.add(Text(f"… {left_out} more", style="dim"))
+                left_out = 0
+            place.add(_label(snapshot, checkpoint, notes.get(snapshot.snapshot_id, "")))
+
+
+def _straight(
+    begin: CheckpointSnapshot, children: Mapping[str | None, list[CheckpointSnapshot]]
+) -> list[CheckpointSnapshot]:
+    """Return a snapshot and those after it, up to the end or to where branches begin."""
+    row = [begin]
+    while len(following := children.get(row[-1].snapshot_id, [])) == 1:
+        row.append(following[0])
+    return row
+
+
+def _label(snapshot: CheckpointSnapshot, checkpoint: Checkpoint, note: str) -> Text:
+    # Ids begin with the time, so their ends tell them apart.
+    label = Text.assemble(
+        (f"…{snapshot.snapshot_id[-6:]}", "cyan"),
+        f"  {snapshot.boundary}",
+        (f"  superstep {snapshot.superstep}", "dim"),
+        (f"  {snapshot.status}", "dim"),
+    )
+    if snapshot.manifest.executors:
+        label.append(f"  {_several(snapshot.manifest.executors)}", style="dim")
+    if snapshot.snapshot_id == checkpoint.stored_head_snapshot_id:
+        label.append("  ◀ head", style="bold green")
+    if note:
+        label.append(f"  ({note})", style="yellow")
+    return label
+
+
+def _several(executors: Sequence[str]) -> str:
+    return executors[0] if len(executors) == 1 else f"{executors[0]} … {executors[-1]}"
+
+
+def _ends_and(middle: int, count: int) -> list[int]:
+    """Return the rows to show: the first and the last ones, and those around the middle."""
+    near = range(middle - 2, middle + 3)
+    return [
+        index for index in range(count) if index < SHOWN_ROWS or index >= count - SHOWN_ROWS or index in near
+    ]

@@ -1,0 +1,93 @@
+"""What has happened: checkpoints, snapshots, lineage, buckets, the commit, and the storage contract."""
+
+from __future__ import annotations
+
+from branchpoint.checkpoint._checkpoint import Checkpoint
+from branchpoint.checkpoint._contract import (
+    Capability,
+    CheckpointInfo,
+    CheckpointStorage,
+    StoredHead,
+    refuse_stale,
+)
+from branchpoint.checkpoint._events import (
+    BoundaryView,
+    OpenedRequest,
+    ProducedOutput,
+    durable_events,
+    request_event,
+)
+from branchpoint.checkpoint._hold import Hold
+from branchpoint.checkpoint._lineage import (
+    check_lineage,
+    children,
+    common_ancestor,
+    is_ancestor,
+    path_to_root,
+)
+from branchpoint.checkpoint._manifest import (
+    BOUNDARIES,
+    FORMAT_VERSION,
+    BoundaryName,
+    Format,
+    Header,
+    Manifest,
+    Origin,
+    Status,
+    decode_header,
+    decode_manifest,
+    encode_header,
+    encode_manifest,
+    is_v1_checkpoint,
+    refuse_v1,
+)
+from branchpoint.checkpoint._plain import check_id
+from branchpoint.checkpoint._reading import OutputRecord, PendingRequest
+from branchpoint.checkpoint._snapshot import CheckpointSnapshot, check_part
+from branchpoint.checkpoint._state import BUCKETS, MESSAGES, Summary, status_of, summarize
+from branchpoint.checkpoint._telling import boundary_view
+
+__all__ = [
+    "BOUNDARIES",
+    "BUCKETS",
+    "FORMAT_VERSION",
+    "MESSAGES",
+    "BoundaryName",
+    "BoundaryView",
+    "Capability",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CheckpointSnapshot",
+    "CheckpointStorage",
+    "Format",
+    "Header",
+    "Hold",
+    "Manifest",
+    "OpenedRequest",
+    "Origin",
+    "OutputRecord",
+    "PendingRequest",
+    "ProducedOutput",
+    "Status",
+    "StoredHead",
+    "Summary",
+    "boundary_view",
+    "check_id",
+    "check_lineage",
+    "check_part",
+    "children",
+    "common_ancestor",
+    "decode_header",
+    "decode_manifest",
+    "durable_events",
+    "encode_header",
+    "encode_manifest",
+    "is_ancestor",
+    "is_v1_checkpoint",
+    "path_to_root",
+    "refuse_stale",
+    "refuse_v1",
+    "request_event",
+    "status_of",
+    "summarize",
+]

@@ -1,0 +1,46 @@
+"""Where giving up goes back to."""
+
+from __future__ import annotations
+
+from branchpoint.checkpoint._history import History
+from branchpoint.checkpoint._snapshot import CheckpointSnapshot
+from branchpoint.errors import InvalidCallError
+
+__all__ = ["last_completed", "unfinished_head"]
+
+
+def unfinished_head(history: History) -> CheckpointSnapshot:
+    """Return the selected head, which has work to give up.
+
+    Raises:
+        InvalidCallError: It has none.
+    """
+    head = history.head()
+    if head is None or head.status == "idle":
+        raise InvalidCallError(
+            f"checkpoint {history.header.checkpoint_id!r} has no unfinished work to abandon: its selected "
+            f"head is {'the empty start' if head is None else 'completed'}; run it with a message"
+        )
+    return head
+
+
+def last_completed(history: History, head: CheckpointSnapshot) -> CheckpointSnapshot | None:
+    """Return the nearest ancestor at which nothing was pending; None when this lineage never had one.
+
+    Raises:
+        InvalidCallError: A prune removed snapshots on the way, so it cannot be told.
+    """
+    child = head
+    for found in history.ancestors(head.snapshot_id)[1:]:
+        if child.parent_snapshot_id != found.snapshot_id:
+            break
+        if found.status == "idle":
+            return found
+        child = found
+    if child.parent_snapshot_id is None:
+        return None
+    raise InvalidCallError(
+        f"checkpoint {history.header.checkpoint_id!r} cannot tell what abandoning {head.snapshot_id!r} goes "
+        f"back to: a prune removed {child.parent_snapshot_id!r}, and with it the way to the last completed "
+        "boundary. Use `restart_from` a snapshot you choose"
+    )

@@ -1,0 +1,132 @@
+"""The one path on which a snapshot comes into being."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from branchpoint import clock, codec
+from branchpoint.checkpoint._contract import CheckpointStorage
+from branchpoint.checkpoint._history import History
+from branchpoint.checkpoint._landing import landed
+from branchpoint.checkpoint._manifest import FORMAT_VERSION, Manifest, Origin
+from branchpoint.checkpoint._plain import copy_metadata
+from branchpoint.checkpoint._reading import summary_again
+from branchpoint.checkpoint._snapshot import CheckpointSnapshot
+from branchpoint.checkpoint._state import Summary, check_buckets, summarize
+from branchpoint.errors import InvalidCallError
+from branchpoint.ids import new_id
+
+if TYPE_CHECKING:
+    from branchpoint.checkpoint._checkpoint import Checkpoint
+    from branchpoint.checkpoint._hold import Hold
+
+__all__ = ["commit_state", "land"]
+
+
+async def commit_state(
+    checkpoint: Checkpoint,
+    history: History,
+    hold: Hold,
+    *,
+    state: Mapping[str, Any] | None,
+    metadata: Mapping[str, Any] | None,
+    summary: Summary | None,
+    trace: str | None,
+) -> CheckpointSnapshot:
+    """Encode a state and land it as child of the selected head; None lands the head's state again."""
+    copied = copy_metadata(metadata)
+    if state is None:
+        head = history.head()
+        if head is None:
+            raise InvalidCallError(
+                f"checkpoint {checkpoint.checkpoint_id!r} is at its empty start, so there is no state to "
+                "commit again: give a state, or run the workflow with a message"
+            )
+        await checkpoint.load_snapshot(head.snapshot_id)
+        return await land(
+            checkpoint,
+            history,
+            hold,
+            root=head.root,
+            new={},
+            summary=summary or summary_again(head, "restarted"),
+            metadata=copied,
+            parent=head.snapshot_id,
+            trace=trace,
+        )
+    check_buckets(state)
+    summary = summary or summarize(state)
+    part, memo = codec.encode_state(state, format=history.format, memo=hold.memo)
+    snapshot = await land(
+        checkpoint,
+        history,
+        hold,
+        root=part.digest,
+        new=codec.new_parts(part, history.table.parts),
+        summary=summary,
+        metadata=copied,
+        parent=history.selected,
+        trace=trace,
+    )
+    hold.memo = memo
+    return snapshot
+
+
+async def land(
+    checkpoint: Checkpoint,
+    history: History,
+    hold: Hold,
+    *,
+    root: str,
+    new: Mapping[str, bytes],
+    summary: Summary,
+    metadata: dict[str, Any],
+    parent: str | None,
+    trace: str | None = None,
+    forked_from: Origin | None = None,
+) -> CheckpointSnapshot:
+    """Create the snapshot, have it persisted, and only then show it and move both heads.
+
+    When this raises, the history is as it was; unless it raises a cancellation, after which the
+    snapshot has landed or failed, and memory says which.
+    """
+    manifest = Manifest(
+        snapshot_id=new_id(),
+        parent_snapshot_id=parent,
+        timestamp=clock.now(),
+        root=root,
+        boundary=summary.boundary,
+        status=summary.status,
+        superstep=summary.superstep,
+        input_id=summary.input_id,
+        requests=summary.requests,
+        executors=summary.executors,
+        graph_signature_hash=history.header.graph_signature_hash,
+        metadata=metadata,
+        trace=trace,
+        forked_from=forked_from,
+        format_version=FORMAT_VERSION,
+    )
+    snapshot = CheckpointSnapshot(
+        checkpoint_id=checkpoint.checkpoint_id,
+        manifest=manifest,
+        table=history.table,
+        format=history.format,
+        new_parts=new,
+    )
+    if history.storage is None:
+        with hold.committing():
+            history.advance(snapshot)
+    else:
+        persist = _persist(history.storage, checkpoint, history, snapshot)
+        await landed(hold, persist, f"the commit of {snapshot.snapshot_id!r} to {checkpoint.checkpoint_id!r}")
+    return snapshot
+
+
+async def _persist(
+    storage: CheckpointStorage, checkpoint: Checkpoint, history: History, snapshot: CheckpointSnapshot
+) -> None:
+    await storage.commit_snapshot(checkpoint, snapshot, expected_head_snapshot_id=history.stored)
+    # In the same task, so that memory follows even when nobody is waiting any more.
+    history.advance(snapshot)

@@ -1,0 +1,279 @@
+"""What a storage backend promises.
+
+A backend sees bytes: a header per checkpoint, a manifest and new parts per snapshot. Whatever
+those bytes mean is decided above it, so every backend accepts exactly the same values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import msgspec
+
+from branchpoint.checkpoint._manifest import Format, Header, Manifest, Status
+from branchpoint.errors import CheckpointConflictError, StorageError
+
+if TYPE_CHECKING:
+    from branchpoint.checkpoint._checkpoint import Checkpoint
+    from branchpoint.checkpoint._snapshot import CheckpointSnapshot
+
+__all__ = ["Capability", "CheckpointInfo", "CheckpointStorage", "StoredHead", "refuse_stale"]
+
+Capability = Literal["load_head", "list_checkpoints", "prune", "load_parts", "lease"]
+
+
+class StoredHead(msgspec.Struct, frozen=True):
+    """What a commit is compared with: the head that storage holds, and the generation of its parts."""
+
+    head_snapshot_id: str
+    generation: int = 0
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a listing; made from header and head manifest, no state is decoded."""
+
+    checkpoint_id: str
+    workflow_name: str
+    status: Status
+    superstep: int
+    head_snapshot_id: str
+    requests: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, str]
+
+    @classmethod
+    def of(cls, header: Header, head: Manifest) -> CheckpointInfo:
+        """Describe a stored checkpoint by its header and the manifest of its stored head."""
+        return cls(
+            checkpoint_id=header.checkpoint_id,
+            workflow_name=header.workflow_name,
+            status=head.status,
+            superstep=head.superstep,
+            head_snapshot_id=head.snapshot_id,
+            requests=head.requests,
+            created_at=header.created_at,
+            updated_at=head.timestamp,
+            metadata=dict(header.metadata),
+        )
+
+    def matches(
+        self,
+        *,
+        workflow_name: str | None = None,
+        status: Status | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Say whether this line passes the filters of `list_checkpoints`."""
+        return (
+            (workflow_name is None or self.workflow_name == workflow_name)
+            and (status is None or self.status == status)
+            and all(self.metadata.get(key) == value for key, value in (metadata or {}).items())
+        )
+
+
+class CheckpointStorage(ABC):
+    """How bytes last. Subclass this to write a backend.
+
+    Required are `commit_snapshot`, `load` and `delete`. The rest are capabilities: a backend that
+    has one overrides the method and names it in `capabilities`.
+
+    A backend may be used from several event loops and threads at once, and it never blocks a loop.
+    It keeps no reference to the objects it is given: it takes their bytes
+    (`encode_manifest(snapshot.manifest, format=...)`, `snapshot.new_parts`,
+    `encode_header(checkpoint.header, format=...)`), or stores `snapshot.to_bytes()` whole.
+
+    Attributes:
+        serialization_format: The format of everything it stores, header, manifests and parts.
+        capabilities: Names of the optional methods that this backend really has.
+    """
+
+    serialization_format: Format = "json"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+
+    @abstractmethod
+    async def commit_snapshot(
+        self,
+        checkpoint: Checkpoint,
+        snapshot: CheckpointSnapshot,
+        *,
+        expected_head_snapshot_id: str | None,
+    ) -> None:
+        """Persist snapshot, lineage and new head as one atomic, conflict-checked operation.
+
+        On return all of it is durable. When this raises, or when the process dies inside it, either
+        all of it is durable or nothing of it is visible; what is left over is never shown.
+
+        Under one lock or in one transaction: the stored head must be `expected_head_snapshot_id`
+        (None: nothing is stored under this id) and the stored generation must be
+        `checkpoint.generation`; see `refuse_stale`. Then `snapshot.new_parts` are added (one that is
+        already there has the same bytes, digests name their content), the manifest is appended to
+        the lineage and the head becomes `snapshot.snapshot_id`. The first commit stores
+        `checkpoint.header` as well.
+
+        A backend that is about to report a conflict first looks whether `snapshot.snapshot_id` is in
+        the stored lineage already: then an earlier reply was lost, and it reports success.
+
+        It may keep an etag of its own in `checkpoint.storage_token`.
+
+        Raises:
+            CheckpointConflictError: The expected head or the generation is stale; nothing is persisted.
+            StorageError: It could not be done; nothing of it is visible, or the reply was lost and
+                `await checkpoint.refresh()` shows which.
+        """
+
+    @abstractmethod
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        """Return the stored checkpoint, attached to this storage, with every retained branch.
+
+        Read the records, decode them with `decode_header` and `decode_manifest`, and hand them to
+        `Checkpoint.restore`, which checks bucket names, lineage and digests.
+
+        Raises:
+            CheckpointNotFoundError: Nothing is stored under this id.
+            CorruptCheckpointError: What is stored is damaged; never an older head in silence.
+            UnknownVersionError: It was written by a newer version, or by Agent Framework's version 1.
+        """
+
+    @abstractmethod
+    async def delete(self, checkpoint_id: str) -> None:
+        """Remove the checkpoint and everything of it; an unknown id is no error.
+
+        A commit that arrives later finds nothing stored, conflicts and brings nothing back.
+        """
+
+    async def load_head(self, checkpoint_id: str) -> StoredHead:
+        """Return the stored head alone. Without the capability this loads the whole checkpoint.
+
+        Raises:
+            CheckpointNotFoundError: Nothing is stored under this id.
+        """
+        checkpoint = await self.load(checkpoint_id)
+        head = checkpoint.stored_head_snapshot_id
+        if head is None:
+            raise StorageError(
+                f"{type(self).__name__}.load() returned checkpoint {checkpoint_id!r} without a head"
+            )
+        return StoredHead(head, checkpoint.generation)
+
+    async def list_checkpoints(
+        self,
+        *,
+        workflow_name: str | None = None,
+        status: Status | None = None,
+        metadata: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[CheckpointInfo]:
+        """Return what is stored, by checkpoint id in code point order; no state is decoded.
+
+        Args:
+            workflow_name: Only checkpoints of workflows of this name.
+            status: Only checkpoints whose stored head has this status.
+            metadata: Only checkpoints whose own metadata has all these pairs.
+            after: Only ids that sort after this one: the last id of the page before.
+            limit: At most so many.
+
+        Raises:
+            StorageError: This backend cannot list.
+        """
+        raise self._unsupported("list_checkpoints")
+
+    async def prune(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        header: Header,
+        keep: Sequence[str],
+        parts: frozenset[str],
+        expected_head_snapshot_id: str,
+    ) -> None:
+        """Remove every snapshot that is not in `keep` and every part that is not in `parts`, atomically.
+
+        Runs under the lock or in the transaction of a commit: the stored head must be
+        `expected_head_snapshot_id` and the stored generation `header.generation - 1`. `header`
+        replaces the stored header; commits that saw the older generation conflict from then on.
+        If the stored generation is `header.generation` and the stored lineage is exactly `keep`,
+        an earlier reply was lost and this is success.
+
+        Args:
+            header: The header to store, with the raised generation.
+            keep: Ids of the snapshots that stay, in commit order; the head is among them.
+            parts: Digests of all parts that those snapshots need.
+
+        Raises:
+            CheckpointConflictError: The head or the generation is stale; nothing is removed.
+            StorageError: This backend cannot prune.
+        """
+        raise self._unsupported("prune")
+
+    async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the named parts, for a checkpoint of which `load` left some in storage.
+
+        What is not there is left out; the caller reports it as damage.
+
+        Raises:
+            CheckpointNotFoundError: Nothing is stored under this id.
+            StorageError: This backend always loads everything.
+        """
+        raise self._unsupported("load_parts")
+
+    async def aclose(self) -> None:  # noqa: B027 - many backends hold nothing open
+        """Release what the backend holds open; what was committed stays. Closing twice is fine."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _unsupported(self, name: str) -> StorageError:
+        return StorageError(
+            f"{type(self).__name__} has no {name}(); its capabilities are {sorted(self.capabilities)}. "
+            "Use a storage that has it."
+        )
+
+
+def refuse_stale(
+    checkpoint_id: str,
+    *,
+    expected_head_snapshot_id: str | None,
+    generation: int,
+    stored: StoredHead | None,
+) -> None:
+    """Compare what a writer expects with what is stored; the one wording of a conflict.
+
+    Raises:
+        CheckpointConflictError: They differ.
+    """
+    if stored is None and expected_head_snapshot_id is None:
+        return
+    if stored is None:
+        raise CheckpointConflictError(
+            f"checkpoint {checkpoint_id!r} is no longer in storage: it was deleted since this object saw its "
+            f"head {expected_head_snapshot_id!r}. Nothing was persisted; create a new checkpoint"
+        )
+    if expected_head_snapshot_id is None:
+        raise CheckpointConflictError(
+            f"checkpoint {checkpoint_id!r} is already in storage with head {stored.head_snapshot_id!r}: "
+            "nothing was persisted. Load it, or create the new checkpoint under another id"
+        )
+    if stored.head_snapshot_id != expected_head_snapshot_id:
+        raise CheckpointConflictError(
+            f"checkpoint {checkpoint_id!r} moved on in storage: expected head {expected_head_snapshot_id!r}, "
+            f"found {stored.head_snapshot_id!r}. Nothing was persisted; call refresh() and decide again"
+        )
+    if stored.generation != generation:
+        raise CheckpointConflictError(
+            f"checkpoint {checkpoint_id!r} was pruned elsewhere: expected generation {generation}, "
+            f"found {stored.generation}. Nothing was persisted; call refresh() and decide again"
+        )

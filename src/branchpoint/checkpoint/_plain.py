@@ -1,0 +1,133 @@
+"""What callers hand in beside the state: ids, metadata, signatures. Checked, and never shared."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from branchpoint.errors import InvalidCallError
+
+__all__ = ["MAX_ID_LENGTH", "MAX_METADATA_BYTES", "check_id", "copy_labels", "copy_metadata", "copy_plain"]
+
+MAX_ID_LENGTH = 512
+MAX_METADATA_BYTES = 16 * 1024
+_MAX_DEPTH = 64
+
+
+def check_id(checkpoint_id: str) -> str:
+    """Return a checkpoint id that every backend can keep.
+
+    Raises:
+        InvalidCallError: It is not text, empty, over 512 characters, or holds a control character
+            or half a surrogate pair.
+    """
+    if type(checkpoint_id) is not str:
+        raise InvalidCallError(f"a checkpoint id is text, not {type(checkpoint_id).__name__}")
+    if not checkpoint_id:
+        raise InvalidCallError("a checkpoint id is not empty text; leave it out to get a fresh one")
+    if len(checkpoint_id) > MAX_ID_LENGTH:
+        raise InvalidCallError(
+            f"a checkpoint id has at most {MAX_ID_LENGTH} characters and this one has {len(checkpoint_id)}: "
+            f"{checkpoint_id[:40]!a}..."
+        )
+    for place, character in enumerate(checkpoint_id):
+        if unicodedata.category(character) in ("Cc", "Cs"):
+            raise InvalidCallError(
+                f"a checkpoint id holds no control character and no half of a surrogate pair; this one has "
+                f"U+{ord(character):04X} at position {place}"
+            )
+    return checkpoint_id
+
+
+def copy_labels(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a copy of a checkpoint's own metadata, text to text.
+
+    Raises:
+        InvalidCallError: A key or a value is not text.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidCallError(f"a checkpoint's metadata is a mapping, not {type(metadata).__name__}")
+    for key, value in metadata.items():
+        if type(key) is not str or type(value) is not str:
+            raise InvalidCallError(
+                f"a checkpoint's metadata maps text to text; {key!r} is {type(key).__name__} to "
+                f"{type(value).__name__}"
+            )
+        _check_text(key, "metadata")
+        _check_text(value, f"metadata.{key}")
+    return dict(metadata)
+
+
+def copy_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a copy of a commit's metadata: plain JSON of at most 16 KiB, without the key `boundary`.
+
+    Raises:
+        InvalidCallError: It is not plain JSON, too large, or holds the engine's key.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidCallError(f"metadata is a mapping of plain JSON, not {type(metadata).__name__}")
+    if "boundary" in metadata:
+        raise InvalidCallError(
+            'the metadata key "boundary" is the engine\'s: leave it out, every snapshot gets its own'
+        )
+    copied: dict[str, Any] = _checked(dict(metadata), "metadata", 0)
+    size = len(msgspec.json.encode(copied))
+    if size > MAX_METADATA_BYTES:
+        raise InvalidCallError(
+            f"metadata is at most {MAX_METADATA_BYTES} bytes of JSON and this is {size}: keep larger values "
+            "in shared state"
+        )
+    return copied
+
+
+def copy_plain(value: Any) -> Any:
+    """Return a copy of a plain JSON value that shares nothing mutable with it."""
+    if isinstance(value, dict):
+        return {key: copy_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy_plain(item) for item in value]
+    return value
+
+
+def _checked(value: Any, path: str, depth: int) -> Any:
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is str:
+        return _check_text(value, path)
+    if kind is int and -(2**63) <= value < 2**64:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if depth > _MAX_DEPTH:
+        raise InvalidCallError(f"{path[:200]} is nested over {_MAX_DEPTH} deep, or contains itself")
+    if kind is list:
+        return [_checked(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                raise InvalidCallError(f"{path} is plain JSON, whose keys are text, not {type(key).__name__}")
+            _check_text(key, path)
+        return {key: _checked(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if kind in (int, float):
+        raise InvalidCallError(f"{path} is plain JSON, which has no number {value!r}"[:300])
+    raise InvalidCallError(
+        f"{path} is plain JSON, and a {kind.__module__}.{kind.__qualname__} is not: keep such a value in "
+        "shared state"
+    )
+
+
+def _check_text(text: str, path: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidCallError(f"{path!a} holds half of a surrogate pair, which is not text") from None
+    return text

@@ -1,0 +1,176 @@
+"""What the other rooms call: values to bytes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from branchpoint.codec import _builtin, _payloads
+from branchpoint.codec._cut import INLINE
+from branchpoint.codec._decode import Reader
+from branchpoint.codec._encode import Walk
+from branchpoint.codec._flaw import Flaw, flaw_error
+from branchpoint.codec._format import Format, Notation, notation
+from branchpoint.codec._memo import Memo
+from branchpoint.codec._opening import encoded_of, entries_of, items_of
+from branchpoint.codec._parts import Encoded, Part, part_of
+from branchpoint.codec._refusal import Refusal, TooDeep, depth_error, error_for
+from branchpoint.codec._stack import with_room
+from branchpoint.codec._transcoding import transcoded
+from branchpoint.codec._wiretree import load, mentioned, plain_tree, reachable_parts
+from branchpoint.errors import CorruptCheckpointError
+
+__all__ = [
+    "decode", "decode_state", "encode", "encode_state", "open_dict", "open_list", "plain", "reachable",
+    "references", "transcode",
+]  # fmt: skip
+
+_Result = TypeVar("_Result")
+_LOADED = (_builtin, _payloads)  # importing them fills the tables of kinds
+
+
+def encode(
+    value: Any, *, format: Format, memo: Memo | None = None, depth: int = 3, path: str = ""
+) -> tuple[Encoded, Memo | None]:
+    """Encode one value; the result may stand for it inside any later value.
+
+    The bytes depend on the value alone, never on `memo` or on how the value came about.
+
+    Args:
+        value: Any value of a builtin kind or a registered type; `Encoded` may stand inside it.
+        format: "json" or "msgpack".
+        memo: What an earlier encoding of this value returned; makes it quick to see what is unchanged.
+        depth: How deep below the root of a state the value stands.
+        path: Where it stands, for messages.
+
+    Returns:
+        The encoding, and a memo for the next time where the value is large enough to be worth it.
+
+    Raises:
+        UnregisteredTypeError: A value in it is of an unregistered type; names type and path.
+        UnsupportedValueError: A value in it cannot be kept (a cycle, over 256 levels, a lone
+            surrogate, a class, an exception, ...); names type and path.
+    """
+    marks = notation(format)
+    data, refs, again = _encoded(marks, value, memo, depth, path)
+    if len(data) > INLINE:
+        part = part_of(data, refs)
+        return Encoded(marks.reference(part.digest), (part,)), again
+    return Encoded(data, refs), again
+
+
+def encode_state(
+    state: Mapping[str, Any], *, format: Format, memo: Memo | None = None
+) -> tuple[Part, Memo | None]:
+    """Encode a whole state, whose leaves may be `Encoded` already; see `encode`.
+
+    Returns:
+        The root part, under whose digest the state can be stored, and a memo for the next time.
+    """
+    data, refs, again = _encoded(notation(format), dict(state), memo, 0, "")
+    return part_of(data, refs), again
+
+
+def _encoded(
+    marks: Notation, value: Any, memo: Memo | None, depth: int, path: str
+) -> tuple[bytes, tuple[Part, ...], Memo | None]:
+    def work() -> tuple[bytes, tuple[Part, ...], Memo | None]:
+        walk = Walk(marks)
+        tree = walk.child(value, depth, memo)
+        data, refs = walk.standalone(tree)
+        return data, refs, getattr(tree, "memo", None)
+
+    try:
+        try:
+            return work()
+        except RecursionError:
+            return with_room(work)
+    except Refusal as refusal:
+        raise error_for(refusal, path) from refusal.__cause__
+    except TooDeep:
+        raise with_room(lambda: depth_error(value, path)) from None
+
+
+def decode(data: bytes, parts: Mapping[str, bytes], *, format: Format, path: str = "") -> Any:
+    """Decode a value, fresh each time.
+
+    Args:
+        data: The data of an `Encoded` or of a part.
+        parts: Where the parts it mentions are found, by digest.
+        format: The format of both.
+        path: Where the value stands, for messages.
+
+    Raises:
+        CorruptCheckpointError: The bytes are damaged, not canonical, or not of this format.
+        UnregisteredTypeError: They name a type that is not registered here.
+        UnknownVersionError: They hold a type of a version or with fields that this program does not know.
+    """
+    return _guarded(path, lambda: Reader(notation(format), parts).read(data))
+
+
+def decode_state(digest: str, parts: Mapping[str, bytes], *, format: Format) -> dict[str, Any]:
+    """Decode the state with this root digest; see `decode`."""
+    if digest not in parts:
+        raise CorruptCheckpointError(f"the part {digest}, the root of a state, is missing")
+    state = decode(parts[digest], parts, format=format)
+    if type(state) is not dict:
+        raise CorruptCheckpointError(f"the part {digest} is not the root of a state")
+    return state
+
+
+def open_dict(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> dict[str, Encoded]:
+    """Open one level of a stored dict with text keys; the values stay encoded and are not looked at."""
+    marks = notation(format)
+
+    def work() -> dict[str, Encoded]:
+        return {key: encoded_of(marks, item, parts) for key, item in entries_of(marks, data, parts).items()}
+
+    return _guarded("", work)
+
+
+def open_list(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> list[Encoded]:
+    """Open one level of a stored list; the items stay encoded and are not looked at."""
+    marks = notation(format)
+    return _guarded("", lambda: [encoded_of(marks, item, parts) for item in items_of(marks, data, parts)])
+
+
+def plain(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> Any:
+    """Show a value as JSON has it, without any registered type: tags stay, bytes are base64 text."""
+    marks = notation(format)
+    return _guarded("", lambda: plain_tree(marks, load(marks, data), parts))
+
+
+def references(data: bytes, *, format: Format) -> tuple[str, ...]:
+    """The digests of the parts that some bytes mention directly, each once, in order."""
+    marks = notation(format)
+    if marks.marker not in data:
+        return ()
+    return _guarded("", lambda: tuple(dict.fromkeys(mentioned(load(marks, data)))))
+
+
+def reachable(roots: Iterable[str], parts: Mapping[str, bytes], *, format: Format) -> set[str]:
+    """The digests of the roots and of all parts under them.
+
+    Raises:
+        CorruptCheckpointError: A part is missing or cannot be read.
+    """
+    return _guarded("", lambda: reachable_parts(notation(format), roots, parts))
+
+
+def transcode(root: str, parts: Mapping[str, bytes], *, source: Format, target: Format) -> tuple[Part]:
+    """Carry the state with this root into another format; no type needs to be registered.
+
+    Returns:
+        The root part in the target format, alone in a tuple: the same as if the live state had been
+        encoded in that format.
+    """
+    return (_guarded("", lambda: transcoded(notation(source), notation(target), root, parts)),)
+
+
+def _guarded(path: str, work: Callable[[], _Result]) -> _Result:
+    try:
+        return with_room(work)
+    except Flaw as flaw:
+        raise flaw_error(flaw, path) from flaw.__cause__
+    except RecursionError:
+        raise CorruptCheckpointError(f"stored data at {path or 'the root'} nests without end") from None

@@ -1,0 +1,88 @@
+"""Where in a value the trouble is; only asked when a value was refused, so it may take its time."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, OrderedDict, defaultdict, deque
+from typing import Any, Final
+
+from branchpoint.codec._immutable import ATOMS
+from branchpoint.codec._registry import entry_for_type
+from branchpoint.codec._shape import MAX_DEPTH, children, step, type_name
+
+__all__ = ["blame", "describe_depth"]
+
+_CONTAINERS: Final[frozenset[type]] = frozenset(
+    {list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict}
+)
+
+
+def blame(root: Any, refused: Any, path: str) -> tuple[str, Any]:
+    """The path to the innermost object that cannot be copied, and that object."""
+    where = _locate(root, refused, path)
+    seen = {id(refused)}
+    while True:
+        for key, part in children(refused):
+            if id(part) not in seen and not _can_deepcopy(part):
+                seen.add(id(part))
+                where, refused = step(where, key), part
+                break
+        else:
+            return where, refused
+
+
+def _can_deepcopy(value: Any) -> bool:
+    try:
+        copy.deepcopy(value)
+    except Exception:
+        return False
+    return True
+
+
+def _locate(root: Any, wanted: Any, path: str) -> str:
+    """The shortest path from `root` to the very object `wanted`."""
+    seen = {id(root)}
+    level = [(path, root)]
+    while level:
+        deeper = []
+        for where, value in level:
+            if value is wanted:
+                return where
+            for key, part in children(value):
+                if type(part) not in ATOMS and id(part) not in seen:
+                    seen.add(id(part))
+                    deeper.append((step(where, key), part))
+        level = deeper
+    return path
+
+
+def describe_depth(root: Any, path: str) -> str:
+    """Say where `root` contains itself, or that it is too deep."""
+    on_path: dict[int, str] = {id(root): path}
+    done: set[int] = set()
+    stack = [(root, path, children(root))]
+    while stack:
+        value, where, parts = stack[-1]
+        for key, part in parts:
+            if type(part) in ATOMS or id(part) in done:
+                continue
+            inner = step(where, key)
+            if id(part) in on_path:
+                return (
+                    f"{inner}: this {type_name(type(part))} contains itself (it is "
+                    f"{on_path[id(part)] or 'the value'} again). A value must be a tree: keep an id or a "
+                    "name instead of the object."
+                )
+            on_path[id(part)] = inner
+            # An unregistered object may refer to itself: copy.deepcopy keeps that.
+            walked = type(part) in _CONTAINERS or entry_for_type(type(part)) is not None
+            stack.append((part, inner, children(part) if walked else iter(())))
+            break
+        else:
+            stack.pop()
+            done.add(id(value))
+            on_path.pop(id(value), None)
+    return (
+        f"{path or 'the value'}: a value of type {type_name(type(root))} nests deeper than {MAX_DEPTH} "
+        "levels. Keep deep structures as a flat list of nodes that refer to each other by id."
+    )

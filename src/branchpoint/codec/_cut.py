@@ -1,0 +1,109 @@
+"""Where a sequence is cut into parts: pure functions of the encoded items.
+
+The rules, all in one place:
+
+- An encoding of up to `INLINE` bytes stands inline in its parent, whatever it is.
+- A value whose whole encoding has up to `BLOB` bytes is not cut inside; as a child of a cut parent
+  it becomes a part of its own when it is over `INLINE`. Text and bytes are never cut.
+- The frame (depth up to `FRAME`: root, bucket, key) is always cut.
+- A cut list or dict is a tree of nodes. Its items are first divided into *segments*, which end after
+  an item whose hash has its six lowest bits zero, or after `SEGMENT_MAX` items. Inside a segment,
+  items are grouped into nodes, nodes into nodes, until what is left has up to `ROOT` bytes: that is
+  the segment's own node. The segments are grouped by the same rule into the root.
+- A node ends after a child once it holds `NODE_MIN` bytes and one bit of the hash says so, or when
+  it holds `NODE_MAX` bytes. The hash of a node is that of its last item, and every level looks at
+  another bit of it. So a change inside a node moves no boundary above it, which is better than
+  hashing nodes by their content: an edit then never regroups its neighbours.
+- A group of one node is that node itself.
+
+Everything counts from the start of a segment and segments end by content, so the same items give
+the same bytes, however they came about, and a change is forgotten at the next segment at the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from branchpoint.codec._format import Notation
+from branchpoint.codec._parts import Part, part_of
+
+__all__ = [
+    "BLOB", "FRAME", "INLINE", "LEVELS", "NODE_MAX", "NODE_MIN", "ROOT", "SEGMENT_MASK", "SEGMENT_MAX",
+    "Node", "fold", "inlined",
+]  # fmt: skip
+
+INLINE: Final = 96
+BLOB: Final = 1024
+FRAME: Final = 2
+ROOT: Final = 256
+NODE_MIN: Final = 96
+NODE_MAX: Final = 512
+SEGMENT_MASK: Final = 63
+SEGMENT_MAX: Final = 256
+LEVELS: Final = 8
+"""How many levels of grouping inside a segment have a bit of their own; more is not reached."""
+
+_FIRST_BIT: Final = 6  # the bits below say where segments end
+_BITS: Final = 26
+
+
+class Node(NamedTuple):
+    """An item, an entry or a node, as it stands in its parent."""
+
+    data: bytes
+    refs: tuple[Part, ...]
+    hash: int
+
+
+def inlined(notation: Notation, data: bytes, refs: tuple[Part, ...]) -> tuple[bytes, tuple[Part, ...]]:
+    """An encoding as it stands in a cut parent: itself, or a reference to its part."""
+    if len(data) <= INLINE:
+        return data, refs
+    part = part_of(data, refs)
+    return notation.reference(part.digest), (part,)
+
+
+def fold(
+    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, level: int
+) -> tuple[bytes, tuple[Part, ...]]:
+    """Group items (`leaf`) or nodes until they fit into one node; return its data and its references."""
+    while sum(len(child.data) for child in children) + len(children) > ROOT:
+        groups = _group(notation, children, mapping, leaf, level)
+        if groups is None:
+            break
+        children, leaf, level = groups, False, level + 1
+    return _join(notation, children, mapping, leaf)
+
+
+def _join(
+    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool
+) -> tuple[bytes, tuple[Part, ...]]:
+    items = [child.data for child in children]
+    refs = tuple(part for child in children for part in child.refs)
+    if not leaf:
+        return notation.single("$d" if mapping else "$l", notation.join_list(items)), refs
+    return (notation.join_dict(items) if mapping else notation.join_list(items)), refs
+
+
+def _group(
+    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, level: int
+) -> list[Node] | None:
+    """The nodes of the level above, or None where all children belong into one node."""
+    bit = 1 << (_FIRST_BIT + level % _BITS)
+    groups: list[Node] = []
+    start = size = 0
+    last = len(children) - 1
+    for place, child in enumerate(children):
+        size += len(child.data) + 1
+        if place == last or (size >= NODE_MIN and (child.hash & bit or size >= NODE_MAX)):
+            if start == 0 and place == last:
+                return None
+            if leaf or place > start:
+                data, refs = inlined(notation, *_join(notation, children[start : place + 1], mapping, leaf))
+                groups.append(Node(data, refs, child.hash))
+            else:
+                groups.append(child)
+            start = place + 1
+            size = 0
+    return groups

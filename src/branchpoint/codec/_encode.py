@@ -1,0 +1,551 @@
+"""Encoding: live values to wire trees, and wire trees to cut encodings.
+
+One walk does both. It turns a value into a wire tree of plain objects and counts a lower bound of
+its bytes on the way; as soon as a container is surely too large for one blob it is cut, so every
+byte is encoded a bounded number of times, however values nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from branchpoint.codec._cut import BLOB, FRAME, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Node, fold, inlined
+from branchpoint.codec._format import Notation
+from branchpoint.codec._memo import HEAVY, LONG, Memo, Segment, Shape, item_token
+from branchpoint.codec._parts import Encoded, Part
+from branchpoint.codec._refusal import Refusal, TooDeep, refuse, surrogate_in
+from branchpoint.codec._registry import TypeEntry, by_type, entry_for_type
+from branchpoint.codec._shape import MAX_DEPTH
+from branchpoint.errors import BranchpointError, UnsupportedValueError
+
+__all__ = ["Cut", "Handler", "Walk", "handlers"]
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**64 - 1
+_NONE: Final = type(None)
+_SURELY: Final = 512  # a list of more items is over one blob in any case
+
+Handler = Callable[["Walk", Any, int, "Memo | None"], Any]
+handlers: dict[type[Any], Handler] = {}
+"""Exact type -> how it becomes a wire tree; builtin kinds add themselves."""
+
+
+class Cut:
+    """An encoding that is cut, as the walk hands it up in the place of a wire tree."""
+
+    __slots__ = ("data", "memo", "refs", "weight")
+
+    def __init__(self, data: bytes, refs: tuple[Part, ...], weight: int, memo: Memo | None = None) -> None:
+        self.data = data
+        self.refs = refs
+        self.weight = weight
+        self.memo = memo
+
+
+class _Irregular(Exception):
+    """A dict that was taken for one with plain keys has another key."""
+
+
+class Walk:
+    """One encoding.
+
+    Attributes:
+        notation: Of the bytes that are made.
+        size: A lower bound of the bytes of the tree that was returned last.
+        limit: The depth at which a value is refused.
+        foreign: How many values were met so far whose marshal bytes prove nothing.
+    """
+
+    __slots__ = ("foreign", "limit", "notation", "size")
+
+    def __init__(self, notation: Notation, limit: int = MAX_DEPTH) -> None:
+        self.notation = notation
+        self.limit = limit
+        self.size = 0
+        self.foreign = 0
+
+    # Values to wire trees.
+
+    def child(self, value: Any, depth: int, memo: Memo | None) -> Any:
+        """Return the wire tree of any value, or a `Cut`."""
+        handler = handlers.get(type(value))
+        if handler is not None:
+            return handler(self, value, depth, memo)
+        entry = by_type.get(type(value)) or entry_for_type(type(value))
+        if entry is None:
+            raise refuse(value)
+        return self._registered(entry, value, depth, memo)
+
+    def list_(self, value: list[Any], depth: int, memo: Memo | None) -> Any:
+        """The tree of a list; also used for the payload of anything that is written as a list."""
+        if depth > self.limit:
+            raise TooDeep
+        if len(value) >= LONG and (depth <= FRAME or memo is not None or _promising(value)):
+            found = self._remembering("list", list(value), depth, memo)
+            if found is not None:
+                return found
+        size = len(value) * self.notation.item_cost
+        items = value
+        cut = False
+        children: dict[Any, Memo] = {}
+        place = 0
+        try:
+            for place, item in enumerate(value):
+                kind = type(item)
+                if kind is str:
+                    size += len(item)
+                    continue
+                if kind is _NONE or kind is bool:
+                    continue
+                if kind is int and INT_MIN <= item <= INT_MAX:
+                    continue
+                if kind is float and item - item == 0.0:
+                    continue
+                tree = self.child(item, depth + 1, None if memo is None else memo.children.get(place))
+                size += self.size
+                if tree is not item:
+                    if items is value:
+                        items = list(value)
+                    items[place] = tree
+                    if type(tree) is Cut:
+                        cut = True
+                        if tree.memo is not None:
+                            children[place] = tree.memo
+        except Refusal as refusal:
+            refusal.steps.append(place)
+            raise
+        if cut or size > BLOB or depth <= FRAME:
+            return self._cut("list", items, children)
+        self.size = size
+        return items
+
+    def dict_(self, value: dict[Any, Any], depth: int, memo: Memo | None) -> Any:
+        """The tree of a dict; also used for the fields of a record."""
+        if depth > self.limit:
+            raise TooDeep
+        entries = list(value.items())
+        if len(entries) >= LONG and (depth <= FRAME or memo is not None or _promising(entries)):
+            try:
+                found = self._remembering("dict", entries, depth, memo)
+            except _Irregular:
+                return self.tag_pairs("dict", entries, depth, memo)
+            if found is not None:
+                return found
+        item_cost = self.notation.entry_cost
+        size = len(entries) * item_cost
+        items = value
+        cut = False
+        children: dict[Any, Memo] = {}
+        key: Any = None
+        regular = True
+        try:
+            for key, item in entries:
+                if type(key) is not str or (key < "%" and key[:1] == "$"):
+                    regular = False
+                    break
+                size += len(key)
+                kind = type(item)
+                if kind is str:
+                    size += len(item)
+                    continue
+                if kind is _NONE or kind is bool:
+                    continue
+                if kind is int and INT_MIN <= item <= INT_MAX:
+                    continue
+                if kind is float and item - item == 0.0:
+                    continue
+                tree = self.child(item, depth + 1, None if memo is None else memo.children.get(key))
+                size += self.size
+                if tree is not item:
+                    if items is value:
+                        items = dict(entries)
+                    items[key] = tree
+                    if type(tree) is Cut:
+                        cut = True
+                        if tree.memo is not None:
+                            children[key] = tree.memo
+        except Refusal as refusal:
+            refusal.steps.append(key)
+            raise
+        if not regular:
+            return self.tag_pairs("dict", entries, depth, memo)
+        if cut or size > BLOB or depth <= FRAME:
+            return self._cut("dict", items, children)
+        self.size = size
+        return items
+
+    def pairs(self, entries: Sequence[tuple[Any, Any]], depth: int, memo: Memo | None) -> Any:
+        """The tree of a mapping with any keys: a list of lists of two."""
+        if depth > self.limit:
+            raise TooDeep
+        if len(entries) >= LONG and (depth <= FRAME or memo is not None or _promising(entries)):
+            found = self._remembering("pairs", entries, depth, memo)
+            if found is not None:
+                return found
+        children: dict[Any, Memo] = {}
+        size = 0
+        cut = False
+        items = []
+        for place, entry in enumerate(entries):
+            tree = self._pair(entry, depth, None if memo is None else memo.children.get(place))
+            size += self.size
+            if type(tree[0]) is Cut or type(tree[1]) is Cut:
+                cut = True
+                if type(tree[1]) is Cut and tree[1].memo is not None:
+                    children[place] = tree[1].memo
+            items.append(tree)
+        if cut or size > BLOB or depth <= FRAME:
+            return self._cut("list", items, children)
+        self.size = size
+        return items
+
+    def _pair(self, entry: tuple[Any, Any], depth: int, memo: Memo | None) -> list[Any]:
+        try:
+            key = self.child(entry[0], depth + 1, None)
+            size = self.size
+            value = self.child(entry[1], depth + 1, memo)
+        except Refusal as refusal:
+            refusal.steps.append(entry[0])
+            raise
+        self.size += size + 1
+        return [key, value]
+
+    def tag(self, head: dict[str, Any], payload: Any) -> Any:
+        """A tag around the tree of a payload; a cut payload makes a cut tag."""
+        if type(payload) is Cut:
+            return Cut(self.notation.tag(head, payload.data), payload.refs, payload.weight, payload.memo)
+        self.size += 5
+        return {**head, "v": payload}
+
+    def tag_list(self, name: str, items: list[Any], depth: int, memo: Memo | None) -> Any:
+        """A tag whose payload is a list of any values."""
+        return self.tag({"$": name}, self.list_(items, depth, memo))
+
+    def tag_pairs(self, name: str, items: Iterable[tuple[Any, Any]], depth: int, memo: Memo | None) -> Any:
+        """A tag whose payload is a list of pairs of any values."""
+        return self.tag({"$": name}, self.pairs(list(items), depth, memo))
+
+    def wrapped(self, name: str, extra: Any, items: Any) -> Any:
+        """A tag whose payload is a list of two: something small, and a list of items."""
+        if type(items) is Cut:
+            pair = self._cut("list", [extra, items], {})
+            return self.tag({"$": name}, Cut(pair.data, pair.refs, items.weight, items.memo))
+        return self.tag({"$": name}, [extra, items])
+
+    def set_items(
+        self, items: list[Any], depth: int, ordered: Callable[[Walk, list[Any]], list[Any]]
+    ) -> Any:
+        """The tree of the items of a set, in an order that depends on the items alone."""
+        if depth > self.limit:
+            raise TooDeep
+        size = 0
+        trees = []
+        place = 0
+        try:
+            for place, item in enumerate(items):
+                trees.append(self.child(item, depth + 1, None))
+                size += self.size
+            trees = ordered(self, trees)
+        except Refusal as refusal:
+            refusal.steps.append(place)
+            raise
+        if size > BLOB or depth <= FRAME or any(type(tree) is Cut for tree in trees):
+            return self._cut("list", trees, {})
+        self.size = size
+        return trees
+
+    def scalar(self, name: str, payload: Any, size: int) -> Any:
+        """A tag whose payload is not cut: a text, bytes, or a few numbers."""
+        self.size = size + 5
+        return {"$": name, "v": payload}
+
+    def _registered(self, entry: TypeEntry, value: Any, depth: int, memo: Memo | None) -> Any:
+        self.foreign += 1
+        try:
+            payload = entry.encoder(value)
+        except Refusal:
+            raise
+        except RecursionError:
+            raise
+        except BranchpointError as error:
+            raise Refusal(UnsupportedValueError, value, str(error)) from error
+        except Exception as error:
+            reason = f"the encoder of {entry.type_id!r} raised {type(error).__name__}: {error}"
+            raise Refusal(UnsupportedValueError, value, reason) from error
+        # A record and its fields are one level; an encoder of one's own may return itself for ever.
+        tree = self.child(payload, depth + 1 if entry.kind == "custom" else depth, memo)
+        head: dict[str, Any] = {"$": entry.type_id}
+        if entry.version > 1:
+            head["n"] = entry.version
+        return self.tag(head, tree)
+
+    def encoded(self, value: Encoded) -> Any:
+        """An encoding that was handed over; it counts as the value it stands for."""
+        self.foreign += 1
+        data, refs, cut = value.data, value.refs, value._cut
+        notation = self.notation
+        if len(refs) == 1 and data == notation.reference(refs[0].digest):
+            part = refs[0]
+            data, refs = part.data, part.refs
+            cut = bool(refs) or notation.marker in data
+        self.size = len(data) - 1
+        if cut:
+            return Cut(data, refs, len(data))
+        return msgspec.Raw(data)
+
+    # Wire trees to bytes.
+
+    def standalone(self, tree: Any) -> tuple[bytes, tuple[Part, ...]]:
+        """The encoding of a tree as a part would hold it."""
+        if type(tree) is Cut:
+            return tree.data, tree.refs
+        try:
+            data = self.notation.encode(tree)
+        except UnicodeEncodeError:
+            raise self._surrogate(tree) from None
+        except TypeError:  # a pair that holds a cut value
+            return self._tree(tree)
+        if len(data) > BLOB:
+            kind = type(tree)
+            if kind is list or kind is dict:
+                return self._tree(tree)
+        return data, ()
+
+    def _tree(self, tree: Any) -> tuple[bytes, tuple[Part, ...]]:
+        """Cut a tree that is over one blob."""
+        if type(tree) is list:
+            cut = self._cut("list", tree, {})
+        elif "$" in tree:
+            payload = tree["v"]
+            if type(payload) is list or type(payload) is dict:
+                data, refs = self.standalone(payload)
+                head = {key: item for key, item in tree.items() if key != "v"}
+                return self.notation.tag(head, data), refs
+            return self.notation.encode(tree), ()
+        else:
+            cut = self._cut("dict", tree, {})
+        return cut.data, cut.refs
+
+    def _surrogate(self, tree: Any) -> Refusal:
+        steps = surrogate_in(tree)
+        refusal = Refusal(
+            UnsupportedValueError, "", "it holds a lone surrogate, which has no UTF-8 form; decode or replace it"
+        )
+        refusal.steps = steps or []
+        return refusal
+
+    def _item(self, tree: Any, key: str | None) -> tuple[Node, int]:
+        """One item or entry of a cut container, and the bytes of its own encoding."""
+        notation = self.notation
+        data, refs = self.standalone(tree)
+        size = len(data)
+        data, refs = inlined(notation, data, refs)
+        if key is not None:
+            head = len(data)
+            data = notation.entry(key, data)
+            size += len(data) - head
+        return Node(data, refs, crc32(data)), size
+
+    def _cut(self, shape: Shape, trees: Any, children: dict[Any, Memo]) -> Cut:
+        """Cut a container whose items are trees already."""
+        notation = self.notation
+        mapping = shape == "dict"
+        nodes: list[Node] = []
+        segments: list[Node] = []
+        data: bytes = b""
+        refs: tuple[Part, ...] = ()
+        place: Any = None
+        total = 0
+        try:
+            for place, tree in trees.items() if mapping else enumerate(trees):
+                node, size = self._item(tree, place if mapping else None)
+                total += tree.weight if type(tree) is Cut else size
+                nodes.append(node)
+                if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
+                    data, refs = fold(notation, nodes, mapping, True, 0)
+                    segments.append(Node(*inlined(notation, data, refs), node.hash))
+                    nodes = []
+        except Refusal as refusal:
+            refusal.steps.append(place)
+            raise
+        except UnicodeEncodeError:  # a key
+            raise self._surrogate({place: None}) from None
+        if nodes or not segments:
+            data, refs = fold(notation, nodes, mapping, True, 0)
+            if segments:
+                segments.append(Node(*inlined(notation, data, refs), nodes[-1].hash))
+        if len(segments) > 1:
+            data, refs = fold(notation, segments, mapping, False, LEVELS)
+        self.size = max(total, BLOB + 1)
+        memo = Memo(shape, (), children, total) if children else None
+        return Cut(data, refs, total, memo)
+
+    def _remembering(self, shape: Shape, items: Sequence[Any], depth: int, memo: Memo | None) -> Cut | None:
+        """Cut a long container segment by segment, taking from the memo what has not changed.
+
+        None when the whole turns out to fit into one blob.
+        """
+        old: Sequence[Segment] = ()
+        known: Mapping[Any, Memo] = {}
+        if memo is not None and memo.shape == shape:
+            old, known = memo.segments, memo.children
+        children: dict[Any, Memo] = {}
+        segments: list[Segment] = []
+        count = len(items)
+        start = place = 0
+        while start < count:
+            segment: Segment | None = None
+            if old and memo is not None:
+                number = memo.find(items, start, place)
+                if number >= 0:
+                    segment, place = old[number], number + 1
+                elif place < len(old):
+                    place += 1
+            if segment is None or (not segment.closed and start + segment.count < count):
+                segment = self._segment(shape, items, start, segment, depth, known, children)
+            segments.append(segment)
+            start += segment.count
+        whole: int | None = 2 if self.notation.name == "json" else 3 if count >= 16 else 1
+        weight = 0
+        for segment in segments:
+            weight += segment.weight
+            whole = None if whole is None or segment.whole is None else whole + segment.whole
+        if depth > FRAME and whole is not None and whole - (self.notation.name == "json") <= BLOB:
+            return None
+        if len(segments) == 1:
+            data, refs = segments[0].data, segments[0].refs
+        else:
+            nodes = [segment.node for segment in segments]
+            data, refs = fold(self.notation, nodes, shape == "dict", False, LEVELS)
+        self.size = max(weight, BLOB + 1)
+        return Cut(data, refs, weight, Memo(shape, segments, children, weight))
+
+    def _segment(
+        self,
+        shape: Shape,
+        items: Sequence[Any],
+        start: int,
+        base: Segment | None,
+        depth: int,
+        known: Mapping[Any, Memo],
+        children: dict[Any, Memo],
+    ) -> Segment:
+        """Encode items from `start` on until a segment ends; `base` is its beginning, done before."""
+        nodes: list[Node] = []
+        tokens: list[Any] | None = []
+        whole: int | None = 0
+        weight = 0
+        if base is not None and base.nodes is not None:
+            nodes = list(base.nodes)
+            tokens = None if base.tokens is None else list(base.tokens)
+            whole, weight = base.whole, base.weight
+        separator = 1 if self.notation.name == "json" else 0
+        closed = False
+        place = start + len(nodes)
+        while place < len(items):
+            item = items[place]
+            # Taken before the item is looked at: if another thread changes it in between, the change
+            # is seen next time.
+            token = item_token(item) if tokens is not None else None
+            foreign = self.foreign
+            tree, key, child = self._element(shape, item, place, depth, known)
+            try:
+                node, size = self._item(tree, key)
+            except Refusal as refusal:
+                refusal.steps.append(place if shape == "list" else item[0])
+                raise
+            except UnicodeEncodeError:
+                raise self._surrogate({key: None}) from None
+            nodes.append(node)
+            if child is not None and child.weight >= HEAVY:
+                children[place if shape != "dict" else key] = child
+                token = None  # it has a memo of its own
+            elif self.foreign != foreign and type(token) is bytes:
+                token = None
+            if token is None:
+                tokens = None
+            elif tokens is not None:
+                tokens.append(token)
+            is_cut = type(tree) is Cut or (bool(node.refs) and bool(node.refs[0].refs))
+            whole = None if whole is None or is_cut else whole + size + separator
+            weight += tree.weight if type(tree) is Cut else size
+            place += 1
+            if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
+                closed = True
+                break
+        data, refs = fold(self.notation, nodes, shape == "dict", True, 0)
+        node = Node(*inlined(self.notation, data, refs), nodes[-1].hash)
+        return Segment(tokens, nodes, closed, data, refs, node, whole, weight)
+
+    def _element(
+        self, shape: Shape, item: Any, place: int, depth: int, known: Mapping[Any, Memo]
+    ) -> tuple[Any, str | None, Memo | None]:
+        """The tree of one item, its key in a dict, and the memo of what it holds."""
+        if shape == "pairs":
+            pair = self._pair(item, depth, known.get(place))
+            memo = pair[1].memo if type(pair[1]) is Cut else None
+            if type(pair[0]) is Cut or type(pair[1]) is Cut:
+                return self._cut("list", pair, {}), None, memo
+            return pair, None, memo
+        key: str | None = None
+        where: Any = place
+        if shape == "dict":
+            key, item = item
+            if type(key) is not str or key[:1] == "$":
+                raise _Irregular
+            where = key
+        try:
+            tree = self.child(item, depth + 1, known.get(where))
+        except Refusal as refusal:
+            refusal.steps.append(where)
+            raise
+        return tree, key, tree.memo if type(tree) is Cut else None
+
+
+def _promising(items: Sequence[Any]) -> bool:
+    """Whether a long sequence is likely over one blob; being wrong costs time only."""
+    if len(items) > _SURELY:
+        return True
+    size = 0
+    for item in items[:: max(1, len(items) // 16)]:
+        token = item_token(item)
+        size += len(token) if type(token) is bytes else 64
+    return size * (len(items) / 16) > 4 * BLOB
+
+
+def _plain(walk: Walk, value: Any, depth: int, memo: Memo | None) -> Any:
+    walk.size = len(value) if type(value) is str else 1
+    return value
+
+
+def _int(walk: Walk, value: int, depth: int, memo: Memo | None) -> Any:
+    if INT_MIN <= value <= INT_MAX:
+        walk.size = 1
+        return value
+    text = hex(value)  # decimal digits of a very large int take quadratic time and are refused by Python
+    return walk.scalar("int", text, len(text))
+
+
+def _float(walk: Walk, value: float, depth: int, memo: Memo | None) -> Any:
+    if value - value == 0.0:
+        walk.size = 1
+        return value
+    return walk.scalar("float", "nan" if value != value else "inf" if value > 0 else "-inf", 3)
+
+
+handlers.update(
+    {
+        str: _plain,
+        bool: _plain,
+        _NONE: _plain,
+        int: _int,
+        float: _float,
+        list: Walk.list_,
+        dict: Walk.dict_,
+        Encoded: lambda walk, value, depth, memo: walk.encoded(value),
+    }
+)

@@ -1,0 +1,33 @@
+"""How unreadable bytes are reported: what is wrong, and where in the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from branchpoint.codec._shape import step
+from branchpoint.errors import BranchpointError, CorruptCheckpointError
+
+__all__ = ["Flaw", "flaw_error"]
+
+
+class Flaw(Exception):
+    """Something cannot be read; on its way up it collects the steps of the path, innermost first.
+
+    Attributes:
+        reason: What is wrong, a sentence without a full stop.
+        error: Which error the caller will see.
+        steps: Keys and indexes on the way to it.
+    """
+
+    def __init__(self, reason: str, error: type[BranchpointError] = CorruptCheckpointError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+        self.steps: list[Any] = []
+
+
+def flaw_error(flaw: Flaw, path: str) -> BranchpointError:
+    """The error the caller sees, with the full path."""
+    for one in reversed(flaw.steps):
+        path = step(path, one)
+    return flaw.error(f"stored data {f'at {path}' if path else 'of a value'} cannot be read: {flaw.reason}")

@@ -1,0 +1,261 @@
+"""Declared types as text, so that a request says what kind of answer it takes in any process.
+
+`type_expression` writes `int`, `str | None`, `list[shop.order]`, `Literal["a", 1]`. The text is made of
+the names of builtin and standard types listed here and of the type ids of registered classes.
+`parse_type_expression` reads it back with a parser of its own: nothing is imported or evaluated.
+
+What a text cannot say is left out by rule: `Annotated` metadata, the name of a `NewType`, a type
+variable (its bound stands for it). `Optional` and `Union` are written with `|`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from enum import Enum
+from typing import Any, Final
+
+from branchpoint import errors
+from branchpoint.codec._registry import entry_for_id, entry_for_type
+from branchpoint.codec._shape import type_name
+from branchpoint.codec._typenames import ARITY, NAMES, TYPES, bare, is_union
+
+__all__ = ["describe_type", "parse_type_expression", "type_expression"]
+
+_TOKEN: Final = re.compile(r'\s*(b?"(?:[^"\\]|\\.)*"|[\[\]|,]|[^\s\[\]|,"\']+)')
+_INT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_MAX_NESTING: Final = 64
+
+
+def type_expression(tp: Any) -> str:
+    """Write a declared type as text.
+
+    Guarantees:
+        The same type gives the same text in every process. `parse_type_expression` of it gives an
+        equal type where all its classes are registered or builtin.
+
+    Args:
+        tp: A class, `None`, `Any`, a union, a `Literal` or a generic over these. An unregistered
+            class is written as `module.qualname`; parsing that raises UnregisteredTypeError.
+
+    Raises:
+        DefinitionError: The type has no text: an unresolved forward reference, a `Callable`, and
+            whatever else is not listed.
+    """
+    tp = bare(tp)
+    if tp is None or tp is type(None):
+        return "None"
+    if is_union(tp):
+        return " | ".join(dict.fromkeys(type_expression(member) for member in typing.get_args(tp)))
+    origin = typing.get_origin(tp)
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(_literal_text(value) for value in typing.get_args(tp))}]"
+    if origin is not None:
+        if not hasattr(tp, "__args__"):  # typing.List without arguments
+            return _class_text(origin)
+        arguments = typing.get_args(tp)
+        if not arguments:
+            return f"{_class_text(origin)}[()]"
+        return f"{_class_text(origin)}[{', '.join(_argument_text(argument) for argument in arguments)}]"
+    return _class_text(tp)
+
+
+def describe_type(tp: Any) -> str:
+    """The type expression for a message; never raises."""
+    try:
+        return type_expression(tp)
+    except errors.DefinitionError:
+        return repr(tp)
+
+
+def _argument_text(argument: Any) -> str:
+    return "..." if argument is Ellipsis else type_expression(argument)
+
+
+def _class_text(cls: Any) -> str:
+    known = NAMES.get(cls) if isinstance(cls, typing.Hashable) else None
+    if known is not None:
+        return known
+    if not isinstance(cls, type):
+        raise errors.DefinitionError(
+            f"{cls!r} cannot be written as a type expression. Declare a class, None, Any, a union, a Literal "
+            "or a list, dict, tuple or set of these; a forward reference must name something at module level."
+        )
+    entry = entry_for_type(cls)
+    if entry is None:
+        return type_name(cls)
+    if entry.type_id in TYPES:
+        raise errors.DefinitionError(
+            f"{type_name(cls)}: its type id {entry.type_id!r} is the name of another type in type "
+            "expressions; register it under another type_id."
+        )
+    return entry.type_id
+
+
+def _literal_text(value: Any) -> str:
+    if isinstance(value, Enum):
+        text = f"{_class_text(type(value))}.{value.name}"
+        if _TOKEN.fullmatch(text) is None:
+            raise errors.DefinitionError(
+                f"Literal[{value!r}] cannot be written: its name is not an identifier"
+            )
+        return text
+    if value is None or type(value) in (bool, int):
+        return repr(value)
+    if type(value) is bytes:
+        return "b" + json.dumps(value.decode("latin-1"))
+    if type(value) is str:
+        return json.dumps(value)
+    raise errors.DefinitionError(f"Literal[{value!r}] cannot be written as a type expression")
+
+
+def parse_type_expression(text: str) -> Any:
+    """Read a text that `type_expression` wrote.
+
+    Returns:
+        The type: a class, `Any`, a union, a `Literal` or a generic alias.
+
+    Raises:
+        UnregisteredTypeError: The text names a class that is not registered in this process.
+        CorruptCheckpointError: The text is no type expression.
+    """
+    if not isinstance(text, str):
+        raise errors.CorruptCheckpointError(f"a type expression is a text, not a {type_name(type(text))}")
+    parser = _Parser(text)
+    tp = parser.union(0)
+    if parser.token is not None:
+        raise parser.fault()
+    return type(None) if tp is None else tp
+
+
+class _Parser:
+    """Recursive descent over the tokens of one expression."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self.token: str | None = None
+        self.advance()
+
+    def fault(self) -> errors.CorruptCheckpointError:
+        return errors.CorruptCheckpointError(
+            f"{self.text[:200]!r} is no type expression (at {self.token or 'its end'!r}). It was damaged or "
+            "written by something else."
+        )
+
+    def unknown(self, name: str) -> errors.UnregisteredTypeError:
+        return errors.UnregisteredTypeError(
+            f"the type expression {self.text[:200]!r} names {name!r}, which is not registered here. Import "
+            "the module that registers it with `register_state_type` first."
+        )
+
+    def advance(self) -> None:
+        if not self.text[self.place :].strip():
+            self.token, self.place = None, len(self.text)
+            return
+        match = _TOKEN.match(self.text, self.place)
+        if match is None:
+            self.token = self.text[self.place :]
+            raise self.fault()
+        self.token, self.place = match[1], match.end()
+
+    def take(self, expected: str) -> None:
+        if self.token != expected:
+            raise self.fault()
+        self.advance()
+
+    def union(self, depth: int) -> Any:
+        if depth > _MAX_NESTING:
+            raise self.fault()
+        members = [self.term(depth)]
+        while self.token == "|":
+            self.advance()
+            members.append(self.term(depth))
+        return members[0] if len(members) == 1 else typing.Union[tuple(members)]  # noqa: UP007
+
+    def name(self) -> str:
+        name = self.token
+        if name is None or name[-1] in '[]|,"':
+            raise self.fault()
+        self.advance()
+        return name
+
+    def term(self, depth: int) -> Any:
+        name = self.name()
+        if name == "Literal":
+            return self.literal()
+        known = TYPES.get(name)
+        if known is None and name != "None":
+            entry = entry_for_id(name)
+            if entry is None:
+                raise self.unknown(name)
+            known = entry.cls
+        if self.token != "[":
+            return known
+        self.advance()
+        arguments: list[Any] = []
+        if name == "tuple" and self.token == "()":
+            self.advance()
+        else:
+            arguments.append(self.union(depth + 1))
+            while self.token == ",":
+                self.advance()
+                if name == "tuple" and len(arguments) == 1 and self.token == "...":
+                    self.advance()
+                    arguments.append(Ellipsis)
+                    break
+                arguments.append(self.union(depth + 1))
+        self.take("]")
+        return self.generic(name, known, tuple(arguments))
+
+    def generic(self, name: str, known: Any, arguments: tuple[Any, ...]) -> Any:
+        if name in TYPES or name == "None":
+            if name != "tuple" and ARITY.get(name) != len(arguments):
+                raise self.fault()
+            return types.GenericAlias(known, arguments)
+        try:
+            return known[arguments]
+        except TypeError:  # the registered class takes other arguments, or none
+            raise self.fault() from None
+
+    def literal(self) -> Any:
+        self.take("[")
+        values = [self.value()]
+        while self.token == ",":
+            self.advance()
+            values.append(self.value())
+        self.take("]")
+        return typing.Literal[tuple(values)]
+
+    def value(self) -> Any:
+        token = self.token
+        if token is None or token in ("[", "]", "|", ","):
+            raise self.fault()
+        if token.endswith('"'):
+            try:
+                text = json.loads(token.removeprefix("b"))
+                value = text.encode("latin-1") if token.startswith("b") else text
+            except ValueError:
+                raise self.fault() from None
+        elif token in _CONSTANTS:
+            value = _CONSTANTS[token]
+        elif _INT.fullmatch(token) and len(token) < 4000:  # above, int() refuses or takes long
+            value = int(token)
+        else:
+            value = self.member(token)
+        self.advance()
+        return value
+
+    def member(self, token: str) -> Any:
+        type_id, _, name = token.rpartition(".")
+        entry = entry_for_id(type_id)
+        if entry is None:
+            raise self.unknown(type_id)
+        if not issubclass(entry.cls, Enum) or name not in entry.cls.__members__:
+            raise self.fault()
+        return entry.cls.__members__[name]
+
+
+_CONSTANTS: Final[dict[str, Any]] = {"None": None, "True": True, "False": False}

@@ -1,0 +1,8 @@
+"""One ephemeral run: what is happening."""
+
+from branchpoint.engine._channel import Channel
+from branchpoint.engine._driver import Finished, Runner
+from branchpoint.engine._request import ABSENT, Absent, RunRequest
+from branchpoint.engine._stopping import settle, stop
+
+__all__ = ["ABSENT", "Absent", "Channel", "Finished", "RunRequest", "Runner", "settle", "stop"]

@@ -1,0 +1,208 @@
+"""What a call means, decided from the head and the call alone.
+
+The table "what a call means" of the reference documentation is this file. Every refusal happens
+here, before any commit and before any handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from branchpoint.codec import convert, copy_value, digest, encode, parse_type_expression, type_expression
+from branchpoint.engine._request import ABSENT, RunRequest
+from branchpoint.engine._state import RunState
+from branchpoint.errors import (
+    EncodingError,
+    InputMismatchError,
+    InvalidCallError,
+    InvalidInputError,
+    InvalidResponseError,
+    PendingRequestsError,
+    UnfinishedWorkError,
+    UnknownRequestError,
+    UnregisteredTypeError,
+)
+from branchpoint.graph import Executor, Graph, find_handler, find_response_handler
+
+__all__ = ["Admission", "Answer", "Begin", "Report", "Resume", "admit", "payload_digest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Accept a message: a first turn, or the next one."""
+
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Accept answers, in the order of their requests, already of the declared types."""
+
+    responses: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with unfinished work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Nothing runs: say again what is already known.
+
+    `first` and `last` bound the supersteps whose outputs are told; None means those of the turn.
+    """
+
+    turn: int
+    first: int | None = None
+    last: int | None = None
+
+
+Admission = Begin | Answer | Resume | Report
+
+
+def admit(state: RunState, request: RunRequest, where: str) -> Admission:
+    """Decide what this call does.
+
+    Args:
+        state: The state at the head.
+        request: The call.
+        where: The checkpoint, for messages.
+
+    Raises:
+        CallError: The call does not fit the head; see the table of what a call means.
+    """
+    repeated = _repeated(state, request, where)
+    if repeated is not None:
+        return repeated
+    if request.message is not ABSENT:
+        return _message(state, request, where)
+    if request.responses is not None:
+        return _responses(state, request.responses, where)
+    return _nothing(state, where)
+
+
+def _message(state: RunState, request: RunRequest, where: str) -> Begin:
+    if state.deliveries:
+        raise UnfinishedWorkError(
+            f"{where} holds unfinished work of input {state.input_id!r}, so it takes no new message. "
+            "Finish it with run(checkpoint=...), give it up with await checkpoint.abandon(), "
+            "or go back with checkpoint.restart_from(...)."
+        )
+    if state.requests:
+        raise PendingRequestsError(
+            f"{where} waits for answers to {list(state.requests)}, so it takes no new message. "
+            "Answer with run(responses={id: value}, checkpoint=...), or give up with await checkpoint.abandon()."
+        )
+    check_input(state.graph, request.message)
+    return Begin(copy_value(request.message, path="messages.input.value"))
+
+
+def check_input(graph: Graph, message: Any) -> None:
+    """Refuse an input that the start executor has no handler for.
+
+    Raises:
+        InvalidInputError: It names the executor and the types it takes.
+    """
+    start = graph.executors[graph.start_id]
+    if find_handler(start, message) is None:
+        accepted = ", ".join(type_expression(tp) for tp in start.input_types)
+        raise InvalidInputError(
+            f"Workflow {graph.name!r} got a {type(message).__name__} as input, but its start executor "
+            f"{graph.start_id!r} accepts {accepted}. Send one of those, or add a handler."
+        )
+
+
+def _nothing(state: RunState, where: str) -> Resume | Report:
+    if state.input is None and not state.deliveries:
+        raise InvalidCallError(f"{where} is new, so there is nothing to run: give a message.")
+    if state.deliveries:
+        return Resume()
+    return Report(state.turn)
+
+
+def _responses(state: RunState, responses: Mapping[str, Any], where: str) -> Answer:
+    unknown = [key for key in responses if key not in state.requests]
+    if unknown:
+        known = f"open are {list(state.requests)}" if state.requests else "nothing is pending"
+        raise UnknownRequestError(
+            f"{where} has no open request {', '.join(map(repr, unknown))}: {known}. It was answered already, "
+            "belongs to another branch, or never existed. Nothing of this call was accepted."
+        )
+    converted: dict[str, Any] = {}
+    for key, request in state.requests.items():
+        if key in responses:
+            converted[key] = _converted(state.graph, key, request.read(state.medium), responses[key])
+    return Answer(converted)
+
+
+def _converted(graph: Graph, key: str, record: Mapping[str, Any], value: Any) -> Any:
+    executor = graph.executors[record["source_executor_id"]]
+    declared = _declared_type(executor, record, key)
+    try:
+        answer = copy_value(convert(value, declared, path=f"responses.{key}"))
+    except EncodingError as error:
+        raise InvalidResponseError(
+            f"The answer to request {key!r} of executor {executor.id!r} must be {type_expression(declared)}, "
+            f"got {type(value).__name__}: {error} Nothing was accepted; the request stays open."
+        ) from error
+    if find_response_handler(executor, record["data"], answer) is None:
+        raise InvalidResponseError(
+            f"Executor {executor.id!r} has no response handler that takes a {type(answer).__name__} "
+            f"for request {key!r}. Nothing was accepted; the request stays open."
+        )
+    return answer
+
+
+def _declared_type(executor: Executor, record: Mapping[str, Any], key: str) -> Any:
+    """Find the type an answer must have: from the handlers of this build, by the stored expression."""
+    wanted = record["response_type"]
+    for spec in executor.response_handlers:
+        members = (spec.response_type, *getattr(spec.response_type, "__args__", ()))
+        for member in members:
+            if type_expression(member) == wanted:
+                return member
+    try:
+        return parse_type_expression(wanted)
+    except UnregisteredTypeError as error:
+        raise InvalidResponseError(
+            f"Request {key!r} of executor {executor.id!r} declared its answer as {wanted!r}, which none of its "
+            "response handlers names and which is not registered. Register the type, or restore the handler."
+        ) from error
+
+
+def payload_digest(kind: str, value: Any) -> str:
+    """Return a digest by which a repeated delivery is told from another payload under its id."""
+    encoded, _ = encode([kind, value], format="json", path="messages.input.value")
+    return digest(encoded.data)
+
+
+def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Report | None:
+    """Recognise an input that this lineage has accepted before."""
+    input_id = request.input_id
+    if input_id is None or (request.message is ABSENT and request.responses is None):
+        return None
+    kind, value = (
+        ("message", request.message) if request.responses is None else ("responses", request.responses)
+    )
+
+    def check(told: Callable[[], str]) -> None:
+        if payload_digest(kind, value if kind == "message" else dict(value)) != told():
+            raise InputMismatchError(
+                f"{where} accepted input {input_id!r} before, with another payload. "
+                "A repeated delivery must carry the same payload; a new input needs an id of its own."
+            )
+
+    last = state.input
+    if last is not None and last.input_id == input_id:
+        check(lambda: payload_digest(last.kind, last.value.value(state.medium)))
+        return _nothing(state, where)
+    records = [cell.value(state.medium) for cell in state.earlier]
+    for n, record in enumerate(records):
+        if record["input_id"] == input_id:
+            check(lambda record=record: record["digest"])  # type: ignore[misc]
+            end = records[n + 1]["superstep"] if n + 1 < len(records) else state.input_iteration
+            return Report(record["turn"], record["superstep"], end)
+    return None

@@ -1,0 +1,76 @@
+"""One value of a run, live or encoded or both.
+
+A value that was read from a snapshot stays bytes until somebody asks for it, and a value that did
+not change is never encoded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from branchpoint.codec import Encoded, Format, Memo, decode, encode, fingerprint
+
+__all__ = ["Cell", "Medium"]
+
+_NOTHING: Final = object()
+
+
+class Medium:
+    """The format a run's values are encoded in, with the stored parts they are read from."""
+
+    __slots__ = ("format", "parts")
+
+    def __init__(self, format: Format, parts: Mapping[str, bytes]) -> None:
+        self.format: Format = format
+        self.parts = parts
+
+    def decode(self, encoded: Encoded, path: str) -> Any:
+        """Return a fresh value."""
+        return decode(encoded.data, self.parts, format=self.format, path=path)
+
+
+class Cell:
+    """A value at one place of the state.
+
+    The live value belongs to the engine: whoever reads it for a handler or a caller copies it.
+    """
+
+    __slots__ = ("_encoded", "_live", "_memo", "_token", "depth", "path")
+
+    def __init__(
+        self, path: str, depth: int, *, live: Any = _NOTHING, encoded: Encoded | None = None
+    ) -> None:
+        self.path = path
+        self.depth = depth
+        self._live = live
+        self._encoded = encoded
+        self._memo: Memo | None = None
+        self._token: Any = _NOTHING
+
+    def value(self, medium: Medium | None) -> Any:
+        """Return the live value, decoding it at the first call."""
+        if self._live is _NOTHING:
+            assert medium is not None and self._encoded is not None
+            self._live = medium.decode(self._encoded, self.path)
+        return self._live
+
+    def set(self, value: Any) -> None:
+        """Replace the value; what was learned about the old one helps to encode the new one."""
+        self._live = value
+        self._encoded = None
+        self._token = _NOTHING
+
+    def token(self, medium: Medium | None) -> Any:
+        """Return the fingerprint of the value, by which a changed copy is told."""
+        if self._token is _NOTHING:
+            self._token = fingerprint(self.value(medium))
+        return self._token
+
+    def encoded(self, medium: Medium) -> Encoded:
+        """Return the value's encoding, made only if the value is new."""
+        if self._encoded is None:
+            self._encoded, self._memo = encode(
+                self._live, format=medium.format, memo=self._memo, depth=self.depth, path=self.path
+            )
+        return self._encoded

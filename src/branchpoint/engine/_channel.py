@@ -1,0 +1,86 @@
+"""Where a run puts its events, and where a reader takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from branchpoint.events import WorkflowEvent
+
+__all__ = ["Channel"]
+
+
+class Channel:
+    """A queue from one run to one reader.
+
+    `put` never waits, so handlers and threads may use it; the run waits in `drain`, at every
+    boundary and where a handler emits, until the reader is within `limit` events.
+
+    Attributes:
+        where: What the run is called in messages.
+        checkpoint_id: Stamped on live events.
+        input_id: Stamped on live events.
+        superstep: Stamped on live events; the run keeps it current.
+    """
+
+    def __init__(self, where: str, checkpoint_id: str | None, limit: int | None = None) -> None:
+        self.where = where
+        self.checkpoint_id = checkpoint_id
+        self.input_id: str | None = None
+        self.superstep = 0
+        self._limit = limit
+        self._events: deque[WorkflowEvent[Any]] = deque()
+        self._ready: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def stamp(self, event: WorkflowEvent[Any], *, executor_id: str | None = None) -> WorkflowEvent[Any]:
+        """Return a live event that says where it belongs; live events are never durable."""
+        return msgspec.structs.replace(
+            event,
+            executor_id=executor_id or event.executor_id,
+            checkpoint_id=self.checkpoint_id,
+            input_id=self.input_id,
+            superstep=self.superstep,
+            durable=False,
+            event_id=None,
+        )
+
+    def put(self, event: WorkflowEvent[Any]) -> None:
+        """Add an event and wake the reader."""
+        if self._closed:
+            return
+        self._events.append(event)
+        _wake(self._ready)
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up to within the limit."""
+        while self._limit is not None and len(self._events) > self._limit and not self._closed:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def close(self) -> None:
+        """Say that no more events come, or that nobody reads them."""
+        self._closed = True
+        _wake(self._ready)
+        _wake(self._room)
+
+    async def get(self) -> WorkflowEvent[Any] | None:
+        """Return the next event, or None when the channel is closed and empty."""
+        while not self._events:
+            if self._closed:
+                return None
+            self._ready = asyncio.get_running_loop().create_future()
+            await self._ready
+        event = self._events.popleft()
+        if self._limit is None or len(self._events) <= self._limit // 2:
+            _wake(self._room)
+        return event
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,327 @@
+"""One executor's share of one superstep: everything its handlers did, held back until all succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from branchpoint.codec import copy_value, fingerprint, json_schema, type_expression
+from branchpoint.engine._cell import Cell, Medium
+from branchpoint.engine._keys import derive
+from branchpoint.engine._views import view
+from branchpoint.errors import (
+    BranchpointError,
+    ExecutorStateError,
+    OutputTypeError,
+    UndeliverableMessageError,
+)
+from branchpoint.events import WorkflowEvent
+from branchpoint.graph import (
+    ABSENT,
+    Executor,
+    FunctionExecutor,
+    Graph,
+    HandlerSpec,
+    ResponseSpec,
+    Write,
+    find_response_handler,
+    fold,
+    matches,
+)
+
+__all__ = ["Asked", "HandlerPort", "Origin", "Sent", "Share", "Yielded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message a handler sent."""
+
+    value: Any
+    target_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """An output a handler yielded."""
+
+    output_id: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request a handler made, as a snapshot will hold it."""
+
+    request_id: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a superstep starts from; keys derive from it.
+
+    Attributes:
+        run_key: The checkpoint's id; a random id for a run without a checkpoint.
+        parent_key: The snapshot the superstep starts from; without a checkpoint, its number.
+        input_id: The last accepted input.
+        metadata: The metadata of that input.
+        streaming: Whether the caller reads a stream.
+    """
+
+    run_key: str
+    parent_key: str
+    input_id: str | None
+    metadata: Mapping[str, Any]
+    streaming: bool
+
+
+@dataclass(slots=True)
+class _Lent:
+    """A copy of shared state that a handler holds, with what it looked like when it was lent."""
+
+    key: str
+    value: Any
+    token: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class Share:
+    """What one executor does in one superstep.
+
+    Nothing here touches the run's state; the engine applies all shares once all have succeeded.
+    """
+
+    executor_id: str
+    graph: Graph
+    shared: Mapping[str, Cell]
+    medium: Medium | None
+    sent: list[Sent] = field(default_factory=list)
+    yielded: list[Yielded] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    writes: dict[str, list[Write]] = field(default_factory=dict)
+    lent: list[_Lent] = field(default_factory=list)
+    closed: bool = False
+
+    def current(self, key: str) -> Any:
+        """Return the committed value with this executor's own writes on top, or `ABSENT`; not a copy."""
+        declared = self.graph.state_keys.get(key)
+        cell = self.shared.get(key)
+        committed = cell.value(self.medium) if cell is not None else ABSENT
+        writes = self.writes.get(key)
+        if writes:
+            return fold(key, declared, committed, [_private(write) for write in writes])
+        if committed is ABSENT and declared is not None:
+            return declared.initial()
+        return committed
+
+    def lend(self, key: str, default: Any) -> Any:
+        """Return a copy of the current value that is watched until the handler returns."""
+        value = self.current(key)
+        if value is ABSENT:
+            return default
+        own = copy_value(value, path=f"workflow_state.shared.{key}")
+        if own is not value:
+            cell = self.shared.get(key)
+            if cell is not None and key not in self.writes:
+                medium = self.medium
+                self.lent.append(_Lent(key, own, lambda: cell.token(medium)))
+            else:
+                self.watch(key, own)
+        return own
+
+    def watch(self, key: str, value: Any) -> None:
+        """Watch a value the handler holds, as it is now."""
+        seen = fingerprint(value)
+        self.lent.append(_Lent(key, value, lambda: seen))
+
+    def write(self, key: str, value: Any, *, replaces: bool = False) -> None:
+        """Record a write of `value`, as it is now."""
+        kept = copy_value(value, path=f"workflow_state.shared.{key}") if value is not ABSENT else value
+        declared = self.graph.state_keys.get(key)
+        folds = declared is not None and declared.reducer is not None and not replaces and value is not ABSENT
+        earlier = self.writes.get(key, []) if folds else []
+        self.writes[key] = [*earlier, Write(self.executor_id, kept, replaces)]
+        self.lent = [lent for lent in self.lent if lent.key != key]
+        if kept is not value:
+            self.watch(key, value)
+
+    def check_lent(self) -> None:
+        """Refuse a copy of shared state that was changed and not written back.
+
+        Raises:
+            ExecutorStateError: It names the key and the executor.
+        """
+        for lent in self.lent:
+            if fingerprint(lent.value) != lent.token():
+                raise ExecutorStateError(
+                    f"Executor {self.executor_id!r} changed its copy of shared state {lent.key!r} and did not "
+                    f"write it back, so the change would be lost: call ctx.set_state({lent.key!r}, value) after "
+                    f"the change, or read with ctx.get_state({lent.key!r}, copy=False)."
+                )
+        self.lent.clear()
+
+
+def _private(write: Write) -> Write:
+    if write.value is ABSENT:
+        return write
+    return Write(write.executor_id, copy_value(write.value), write.replaces)
+
+
+class HandlerPort:
+    """What a handler's context is connected to while the handler runs."""
+
+    def __init__(
+        self,
+        share: Share,
+        executor: Executor,
+        spec: HandlerSpec | ResponseSpec,
+        origin: Origin,
+        ordinal: int,
+        *,
+        sources: tuple[str, ...],
+        request_id: str | None,
+        emit: Callable[[WorkflowEvent[Any]], Awaitable[None] | None],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._share = share
+        self._executor = executor
+        self._spec = spec
+        self._origin = origin
+        self._ordinal = ordinal
+        self._emit = emit
+        self._made = 0
+        self.sources = sources
+        self.options = options
+        self.request_id = request_id
+        self.closed = False
+
+    # What the handler may ask.
+
+    @property
+    def executor_id(self) -> str:
+        return self._share.executor_id
+
+    @property
+    def source_executor_ids(self) -> list[str]:
+        return list(self.sources)
+
+    @property
+    def idempotency_key(self) -> str:
+        return self._key("delivery")
+
+    @property
+    def run_metadata(self) -> dict[str, Any]:
+        copied: dict[str, Any] = copy_value(dict(self._origin.metadata))
+        return copied
+
+    @property
+    def executor_state(self) -> dict[str, Any]:
+        self._open("executor_state")
+        if not isinstance(self._executor, FunctionExecutor):
+            raise ExecutorStateError(
+                f"ctx.executor_state is for functions; executor {self.executor_id!r} is a "
+                f"{type(self._executor).__name__}: declare its state as fields, `name: T = state(...)`."
+            )
+        return self._executor.state
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._origin.streaming
+
+    # What the handler may do.
+
+    def send(self, value: Any, target_id: str | None) -> None:
+        self._open("send_message")
+        self._check(value, self._spec.output_types, "sent", "WorkflowContext[that type]")
+        self._share.sent.append(Sent(copy_value(value, path=f"message of {self.executor_id}"), target_id))
+
+    def yield_output(self, value: Any) -> None:
+        self._open("yield_output")
+        self._check(value, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
+        self._share.yielded.append(
+            Yielded(self._key("output"), copy_value(value, path=f"output of {self.executor_id}"))
+        )
+
+    def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
+        self._open("request_info")
+        if find_response_handler(self._executor, data, response_type) is None:
+            raise UndeliverableMessageError(
+                f"Executor {self.executor_id!r} asks with a {type(data).__name__} for a "
+                f"{type_expression(response_type)}, but has no @response_handler(request, response) for that pair, "
+                "so an answer could reach nobody: add one."
+            )
+        request_id = request_id or self._key("request")
+        record = {
+            "data": copy_value(data, path=f"messages.pending.requests.{request_id}.data"),
+            "source_executor_id": self.executor_id,
+            "path": [],
+            "input_id": self._origin.input_id,
+            "request_type": type_expression(type(data)),
+            "response_type": type_expression(response_type),
+            "response_schema": _schema(response_type),
+        }
+        self._share.asked.append(Asked(request_id, record))
+        return request_id
+
+    def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
+        self._open("add_event")
+        return self._emit(event)
+
+    def get_state(self, key: str, default: Any = None, copy: bool = True) -> Any:
+        self._open("get_state")
+        if copy:
+            return self._share.lend(key, default)
+        value = self._share.current(key)
+        return default if value is ABSENT else view(value)
+
+    def set_state(self, key: str, value: Any) -> None:
+        self._open("set_state")
+        self._share.write(key, value)
+
+    def delete_state(self, key: str) -> None:
+        self._open("delete_state")
+        self._share.write(key, ABSENT)
+
+    def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
+        self._open("update_state")
+        value = self._share.current(key)
+        updated = fn(None if value is ABSENT else copy_value(value))
+        self._share.write(key, updated, replaces=True)
+        return updated
+
+    def close(self) -> None:
+        """Cut the handler off: what it does from now on goes nowhere and says so."""
+        self.closed = True
+
+    def _open(self, what: str) -> None:
+        if self.closed or self._share.closed:
+            raise ExecutorStateError(
+                f"ctx.{what}() was called for executor {self.executor_id!r} after its handler had ended; "
+                "nothing of it is kept. Do the work inside the handler and await it there."
+            )
+
+    def _key(self, what: str) -> str:
+        origin = self._origin
+        base = (origin.run_key, origin.parent_key, self.executor_id, "", self._ordinal)
+        if what == "delivery":
+            return derive(*base)
+        self._made += 1
+        return derive(*base, what, self._made)
+
+    def _check(self, value: Any, declared: tuple[Any, ...] | None, did: str, how: str) -> None:
+        if declared is None or any(matches(value, tp) for tp in declared):
+            return
+        names = ", ".join(type_expression(tp) for tp in declared) or "nothing"
+        raise OutputTypeError(
+            f"Executor {self.executor_id!r} {did} a {type(value).__name__} in {self._spec.name!r}, whose context "
+            f"declares {names}. Annotate the handler's context as {how}, or convert the value."
+        )
+
+
+def _schema(response_type: Any) -> Any:
+    """Return the JSON schema of an answer, or None where none can be made."""
+    try:
+        return json_schema(response_type)
+    except (BranchpointError, TypeError):
+        return None

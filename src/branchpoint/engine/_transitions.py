@@ -1,0 +1,148 @@
+"""What an accepted input and a finished superstep make of the state: pure, without await or clock.
+
+Each function takes the state and what happened, and leaves the state of the next boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from branchpoint.engine._admission import payload_digest
+from branchpoint.engine._cell import Cell
+from branchpoint.engine._routing import Routed
+from branchpoint.engine._share import Share
+from branchpoint.engine._state import (
+    IDLE,
+    IN_PROGRESS,
+    PAUSED,
+    AcceptedInput,
+    Delivery,
+    OpenRequest,
+    Produced,
+    RunState,
+)
+from branchpoint.errors import HandlerError
+from branchpoint.graph import ABSENT, Write, fold
+
+__all__ = ["accept_answers", "accept_message", "finish_superstep", "incomplete_joins", "settle_status"]
+
+
+def accept_message(state: RunState, message: Any, input_id: str) -> None:
+    """Begin a turn: the message is pending for the start executor."""
+    _remember_input(state)
+    state.turn += 1
+    _enter(state, input_id, "message", message)
+    state.deliveries = [Delivery(message, (), (state.graph.start_id,))]
+
+
+def accept_answers(state: RunState, responses: Mapping[str, Any], input_id: str) -> None:
+    """Turn answered requests into deliveries to those who asked, in the order of the requests."""
+    _remember_input(state)
+    _enter(state, input_id, "responses", dict(responses))
+    for key, answer in responses.items():
+        record = state.requests.pop(key).read(state.medium)
+        asker = record["source_executor_id"]
+        state.deliveries.append(Delivery(answer, (asker,), (asker,), key, record["data"]))
+
+
+def _enter(state: RunState, input_id: str, kind: str, value: Any) -> None:
+    state.input = AcceptedInput(input_id, state.turn, kind, Cell("messages.input.value", 3, live=value))
+    state.input_iteration = state.iteration
+    state.status = IN_PROGRESS
+
+
+def _remember_input(state: RunState) -> None:
+    """Keep the id and the digest of the input that is about to be followed by another."""
+    last = state.input
+    if last is None:
+        return
+    record = {
+        "input_id": last.input_id,
+        "turn": last.turn,
+        "digest": payload_digest(last.kind, last.value.value(state.medium)),
+        "superstep": state.input_iteration,
+    }
+    state.earlier.append(Cell(f"messages.input.earlier[{len(state.earlier)}]", 4, live=record))
+
+
+def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -> None:
+    """Apply what all executors did: count, writes, messages, requests and outputs.
+
+    Raises:
+        StateConflictError: Two executors wrote one key that has no reducer.
+        HandlerError: Two requests have one id.
+    """
+    state.iteration += 1
+    _fold_writes(state, shares)
+    state.deliveries = routed.deliveries
+    state.buffers = routed.buffers
+    for share in shares:
+        for asked in share.asked:
+            if asked.request_id in state.requests:
+                raise HandlerError(
+                    f"Executor {share.executor_id!r} asked under the request id {asked.request_id!r}, which is open "
+                    "already. Leave request_id out to have one made, or choose another."
+                )
+            cell = Cell(f"messages.pending.requests.{asked.request_id}", 4, live=asked.record)
+            state.requests[asked.request_id] = OpenRequest(asked.request_id, cell)
+    for share in shares:
+        _add_outputs(state, share)
+
+
+def _fold_writes(state: RunState, shares: Sequence[Share]) -> None:
+    writes: dict[str, list[Write]] = {}
+    for share in shares:
+        for key, made in share.writes.items():
+            writes.setdefault(key, []).extend(made)
+    for key, made in writes.items():
+        cell = state.shared.get(key)
+        current = cell.value(state.medium) if cell is not None else ABSENT
+        value = fold(key, state.graph.state_keys.get(key), current, made)
+        if value is ABSENT:
+            state.shared.pop(key, None)
+        elif cell is None:
+            state.shared[key] = Cell(f"workflow_state.shared.{key}", 3, live=value)
+        else:
+            cell.set(value)
+
+
+def _add_outputs(state: RunState, share: Share) -> None:
+    kind = state.graph.classify_output(share.executor_id)
+    if kind is None:
+        return
+    for made in share.yielded:
+        record: dict[str, Any] = {
+            "turn": state.turn,
+            "superstep": state.iteration,
+            "executor_id": share.executor_id,
+            "output_id": made.output_id,
+            "value": made.value,
+        }
+        if kind == "intermediate":
+            record["kind"] = "intermediate"
+        state.outputs.append(Produced(Cell(f"messages.output[{len(state.outputs)}]", 3, live=record)))
+
+
+def settle_status(state: RunState) -> None:
+    """Set the status from what is pending: deliveries, else requests, else nothing."""
+    if state.deliveries:
+        state.status = IN_PROGRESS
+    elif state.requests:
+        state.status = PAUSED
+    else:
+        state.status = IDLE
+
+
+def incomplete_joins(state: RunState) -> list[tuple[str, list[str]]]:
+    """Drop the joins that a completed turn leaves half filled, and say which, with who had sent.
+
+    A join built with `keep=True` stays.
+    """
+    dropped: list[tuple[str, list[str]]] = []
+    for group_id, received in list(state.buffers.items()):
+        group = state.graph.group(group_id)
+        if group is None or not group.keep:
+            dropped.append((group_id, list(received)))
+            del state.buffers[group_id]
+    return dropped

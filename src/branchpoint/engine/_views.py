@@ -1,0 +1,85 @@
+"""Read-only views of containers, for state too long to copy at every look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from branchpoint.codec import copy_value
+
+__all__ = ["ListView", "MappingView", "view"]
+
+
+def view(value: Any) -> Any:
+    """Return `value` behind a door that only reads: exact lists, tuples and dicts become views.
+
+    Anything else is copied, so nothing that comes out reaches what is stored.
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return ListView(value)
+    if kind is dict:
+        return MappingView(value)
+    return copy_value(value)
+
+
+class ListView(Sequence[Any]):
+    """A list that can be read, sliced and compared, and not changed."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ListView: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return ListView(self._items[index])
+        return view(self._items[index])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(view, self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ListView):
+            return bool(self._items == other._items)
+        return bool(self._items == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ListView({list(self._items)!r})"
+
+
+class MappingView(Mapping[Any, Any]):
+    """A dict that can be read and compared, and not changed."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[Any, Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, key: Any) -> Any:
+        return view(self._items[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MappingView):
+            return bool(self._items == other._items)
+        return bool(self._items == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"MappingView({dict(self._items)!r})"

@@ -1,0 +1,210 @@
+"""Checkpoints in files: one append-only journal each, in one folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from branchpoint.checkpoint import (
+    Capability,
+    Checkpoint,
+    CheckpointInfo,
+    CheckpointSnapshot,
+    CheckpointStorage,
+    Format,
+    Header,
+    Status,
+    StoredHead,
+)
+from branchpoint.errors import DataError, InvalidCallError
+from branchpoint.storage._disk import Disk
+from branchpoint.storage._folder import Folder
+from branchpoint.storage._listing import page
+from branchpoint.storage._lock import require_locks
+
+__all__ = ["FileCheckpointStorage"]
+
+
+class FileCheckpointStorage(CheckpointStorage):
+    """Keeps each checkpoint in an append-only journal of its own; made for one machine.
+
+    A commit that returned is on the disk. A commit that was interrupted, by an error, a kill or a
+    power cut, is there as a whole or not at all. A journal that was shortened or changed is reported
+    with its checkpoint's id, never answered with an older head, and never written to.
+
+    Any number of processes, threads and event loops may use one folder at once: each commit compares
+    the head under a lock. Blocking work runs in the loop's default executor, so no loop is held up;
+    nothing stays open between calls.
+
+    The folder must be on a file system whose `flock` works between all who use it: any local one. On
+    a network file system whose locks are local to each machine, two machines could both win.
+
+    Args:
+        path: The folder; it is made at the first commit, for this user alone (0700, files 0600).
+        serialization_format: `"json"`, one readable line per commit, or `"msgpack"`. It belongs to
+            each journal: one of the other format in this folder is listed, and refused when opened.
+        disk: How bytes are written; replaced only by tests of disks that fail.
+
+    Raises:
+        StorageError: The platform has no `flock`.
+    """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"load_head", "list_checkpoints", "prune"})
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        serialization_format: Format = "json",
+        disk: Disk | None = None,
+    ) -> None:
+        require_locks()
+        if serialization_format not in ("json", "msgpack"):
+            raise InvalidCallError(
+                f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
+            )
+        self.serialization_format = serialization_format
+        # Absolute, so that a later change of the working folder moves nothing.
+        self._folder = Folder(Path(path).absolute(), serialization_format, Disk() if disk is None else disk)
+
+    @property
+    def path(self) -> Path:
+        """The folder the journals are in."""
+        return self._folder.path
+
+    def __repr__(self) -> str:
+        return (
+            f"FileCheckpointStorage({str(self.path)!r}, serialization_format={self.serialization_format!r})"
+        )
+
+    async def commit_snapshot(
+        self,
+        checkpoint: Checkpoint,
+        snapshot: CheckpointSnapshot,
+        *,
+        expected_head_snapshot_id: str | None,
+    ) -> None:
+        """Append the snapshot to the checkpoint's journal; on return it is on the disk.
+
+        If this is interrupted, by cancellation of the caller or the death of the process, the
+        snapshot is stored as a whole or not at all; a cancelled caller's commit still lands or fails.
+
+        Raises:
+            CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
+                was deleted; nothing is persisted.
+            CorruptCheckpointError: The journal is damaged at its beginning or its end.
+            InvalidCallError: The journal is of the other format.
+            StorageError: The disk refused; the journal is as it was, and the next commit may succeed.
+        """
+        await asyncio.to_thread(
+            self._folder.commit,
+            checkpoint.header,
+            snapshot,
+            expected_head_snapshot_id=expected_head_snapshot_id,
+            generation=checkpoint.generation,
+        )
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        """Return the stored checkpoint, with every retained branch.
+
+        Raises:
+            CheckpointNotFoundError: There is no journal of this id.
+            CorruptCheckpointError: The journal is damaged; it is left as it is.
+            UnknownVersionError: A newer version wrote it, or it is a v1 checkpoint of Agent Framework.
+            InvalidCallError: The id is none that a storage could keep, or the journal is of the
+                other format.
+            StorageError: The file could not be read.
+        """
+        return await asyncio.to_thread(self._load, checkpoint_id)
+
+    def _load(self, checkpoint_id: str) -> Checkpoint:
+        journal = self._folder.load(checkpoint_id)
+        commits = journal.commits
+        parts: dict[str, bytes] = {}
+        for commit in commits:
+            parts.update(commit.parts)
+        try:
+            return Checkpoint.restore(
+                header=journal.header,
+                manifests=[commit.manifest for commit in commits],
+                head_snapshot_id=commits[-1].manifest.snapshot_id,
+                parts=parts,
+                checkpoint_storage=self,
+            )
+        except DataError as error:
+            # What is wrong inside a value does not know which file it came from.
+            raise type(error)(f"{self._folder.describe_place(checkpoint_id)}: {error}") from error
+
+    async def delete(self, checkpoint_id: str) -> None:
+        """Remove the checkpoint's journal, readable or not; on return it does not come back.
+
+        An unknown id is no error. Nothing else in the folder is touched.
+
+        Raises:
+            InvalidCallError: The id is none that a storage could keep.
+            StorageError: The file could not be removed.
+        """
+        await asyncio.to_thread(self._folder.delete, checkpoint_id)
+
+    async def load_head(self, checkpoint_id: str) -> StoredHead:
+        """Return the stored head; reads the beginning and the end of the journal at most.
+
+        Raises:
+            CheckpointNotFoundError: There is no journal of this id.
+            CorruptCheckpointError: The journal is damaged where it was read.
+            UnknownVersionError: A newer version wrote it, or it is a v1 checkpoint of Agent Framework.
+            StorageError: The file could not be read.
+        """
+        return await asyncio.to_thread(self._folder.load_head, checkpoint_id)
+
+    async def list_checkpoints(
+        self,
+        *,
+        workflow_name: str | None = None,
+        status: Status | None = None,
+        metadata: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[CheckpointInfo]:
+        """Return what is stored, by checkpoint id in code point order; no state is decoded.
+
+        Reads the beginning and the end of every journal. One that cannot be read is left out, with a
+        `RuntimeWarning` that names it.
+
+        Raises:
+            StorageError: The folder or a file could not be read.
+        """
+        lines, damaged = await asyncio.to_thread(self._folder.describe)
+        for error in damaged:
+            warnings.warn(f"Left out of the listing: {error}", RuntimeWarning, stacklevel=2)
+        return page(
+            lines, workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit
+        )
+
+    async def prune(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        header: Header,
+        keep: Sequence[str],
+        parts: frozenset[str],
+        expected_head_snapshot_id: str,
+    ) -> None:
+        """Replace the journal, in one step, by one that holds only what is kept.
+
+        Raises:
+            CheckpointConflictError: The head or the generation is stale; nothing is removed.
+            CorruptCheckpointError: The journal is damaged; it is left as it is.
+            StorageError: The disk refused; the old journal is there, or the new one as a whole.
+        """
+        await asyncio.to_thread(
+            self._folder.prune,
+            header,
+            keep=keep,
+            parts=parts,
+            expected_head_snapshot_id=expected_head_snapshot_id,
+        )

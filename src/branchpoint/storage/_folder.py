@@ -1,0 +1,304 @@
+"""The journals in one folder: what a file storage does, without an event loop around it.
+
+Every operation opens the journal anew by its path, under the lock of its stripe, so it never acts
+on a file that was replaced or removed in the meantime.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from branchpoint.checkpoint import CheckpointInfo, CheckpointSnapshot, Header, StoredHead, refuse_stale
+from branchpoint.errors import (
+    CheckpointConflictError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    DataError,
+    InvalidCallError,
+)
+from branchpoint.storage._disk import Disk, make_folder, open_journal, read_at, reported, token
+from branchpoint.storage._journal import Format
+from branchpoint.storage._lock import STRIPES, holding
+from branchpoint.storage._names import SUFFIX, file_name, stripe, stripe_of_temporary, temporary_name
+from branchpoint.storage._reading import (
+    Journal,
+    Place,
+    Standing,
+    parse_journal,
+    read_end,
+    read_id,
+    read_standing,
+)
+from branchpoint.storage._records import commit_body, header_body
+from branchpoint.storage._writing import append, promise, publish, replace
+
+__all__ = ["Folder"]
+
+_REMEMBERED = 1024
+
+
+class Folder:
+    """A folder of journals, one per checkpoint; safe to use from several threads and processes."""
+
+    def __init__(self, path: Path, format: Format, disk: Disk) -> None:
+        self.path = path
+        self._format: Format = format
+        self._disk = disk
+        self._seen: OrderedDict[str, Standing] = OrderedDict()
+        self._guard = threading.Lock()
+        self._swept = False
+
+    def commit(
+        self,
+        header: Header,
+        snapshot: CheckpointSnapshot,
+        *,
+        expected_head_snapshot_id: str | None,
+        generation: int,
+    ) -> None:
+        """Append one record, or write the first journal of this checkpoint.
+
+        Raises:
+            CheckpointConflictError: The expected head or the generation is stale.
+            DataError: What is stored cannot be read.
+            StorageError: The operating system refused.
+        """
+        place = self._place(header.checkpoint_id)
+        body = commit_body(snapshot.manifest, snapshot.new_parts.values(), format=snapshot.format)
+        refuse = partial(
+            refuse_stale,
+            place.checkpoint_id,
+            expected_head_snapshot_id=expected_head_snapshot_id,
+            generation=generation,
+        )
+        self._make_ready(place)
+        with self._locked(place, "committing") as path:
+            if not os.path.lexists(path):
+                refuse(stored=None)
+                bodies = [header_body(header, format=snapshot.format), body]
+                publish(self._disk, path, self._temporary(place), bodies, format=snapshot.format)
+                return
+            with open_journal(path, where=str(place), write=True) as descriptor:
+                standing = self._standing(descriptor, place)
+                try:
+                    refuse(stored=standing.head)
+                except CheckpointConflictError:
+                    journal = parse_journal(read_at(descriptor, 0, standing.size), place)
+                    if all(one.manifest.snapshot_id != snapshot.snapshot_id for one in journal.commits):
+                        raise
+                    promise(self._disk, descriptor, standing)  # an earlier reply was lost
+                    return
+                _refuse_other_format(standing.preamble.format, snapshot.format, place)
+                self._remember(place, append(self._disk, descriptor, standing, body, snapshot.snapshot_id))
+
+    def prune(
+        self, header: Header, *, keep: Sequence[str], parts: frozenset[str], expected_head_snapshot_id: str
+    ) -> None:
+        """Write a journal of what is kept and put it in the place of the old one.
+
+        Raises:
+            CheckpointConflictError: The head or the generation is stale.
+            DataError: What is stored cannot be read.
+            StorageError: The operating system refused.
+        """
+        place = self._place(header.checkpoint_id)
+        refuse = partial(
+            refuse_stale,
+            place.checkpoint_id,
+            expected_head_snapshot_id=expected_head_snapshot_id,
+            generation=header.generation - 1,
+        )
+        self._make_ready(place)
+        with self._locked(place, "pruning") as path:
+            if not os.path.lexists(path):
+                refuse(stored=None)
+                return
+            journal = self._whole(path, place)
+            if journal.header == header and _lineage(journal) == list(keep):
+                return  # an earlier reply was lost
+            refuse(stored=journal.standing.head)
+            format = journal.standing.preamble.format  # noqa: A001
+            bodies = [header_body(header, format=format), *_kept(journal, set(keep), parts, format)]
+            replace(self._disk, path, self._temporary(place), bodies, format=format)
+
+    def load(self, checkpoint_id: str) -> Journal:
+        """Read a whole journal.
+
+        Raises:
+            CheckpointNotFoundError: There is none.
+            DataError: It is damaged, or of another version.
+            InvalidCallError: It is of the other format.
+            StorageError: The operating system refused.
+        """
+        place = self._place(checkpoint_id)
+        with self._found(place, "reading") as path, open_journal(path, where=str(place)) as descriptor:
+            data = read_at(descriptor, 0, os.fstat(descriptor).st_size)
+        journal = parse_journal(data, place)  # the lock is free again
+        _refuse_other_format(journal.standing.preamble.format, self._format, place)
+        self._remember(place, journal.standing)
+        return journal
+
+    def load_head(self, checkpoint_id: str) -> StoredHead:
+        """Read only the head and the generation.
+
+        Raises:
+            CheckpointNotFoundError: There is no journal.
+            DataError: What was read is damaged, or of another version.
+            StorageError: The operating system refused.
+        """
+        place = self._place(checkpoint_id)
+        with self._found(place, "reading") as path, open_journal(path, where=str(place)) as descriptor:
+            return self._standing(descriptor, place).head
+
+    def delete(self, checkpoint_id: str) -> None:
+        """Remove a journal, readable or not, so that a crash does not bring it back.
+
+        Raises:
+            StorageError: The operating system refused.
+        """
+        place = self._place(checkpoint_id)
+        with suppress(CheckpointNotFoundError), self._found(place, "deleting", shared=False) as path:
+            os.unlink(path)
+            self._disk.sync_folder(self.path)
+        with self._guard:
+            self._seen.pop(place.checkpoint_id, None)
+
+    def describe(self) -> tuple[list[CheckpointInfo], list[DataError]]:
+        """Return a line for every checkpoint in the folder, and an error for every file that is damaged.
+
+        Raises:
+            StorageError: The operating system refused.
+        """
+        lines: list[CheckpointInfo] = []
+        damaged: list[DataError] = []
+        with reported("listing", str(self.path)):
+            try:
+                names = sorted(name for name in os.listdir(self.path) if name.endswith(SUFFIX))
+            except FileNotFoundError:
+                return [], []
+        for name in names:
+            try:
+                lines.append(self._describe(name))
+            except CheckpointNotFoundError:
+                continue  # deleted since the folder was listed
+            except DataError as error:
+                damaged.append(error)
+        return lines, damaged
+
+    def _describe(self, name: str) -> CheckpointInfo:
+        path = self.path / name
+        with reported("listing", str(path)):
+            try:
+                with open_journal(path, where=str(path)) as descriptor:
+                    place = self._place(read_id(descriptor, str(path)))
+            except FileNotFoundError as error:
+                raise CheckpointNotFoundError(f"{path} is gone.") from error
+            except InvalidCallError as error:
+                raise CorruptCheckpointError(f"{path}: the id in this journal is none: {error}") from error
+        if place.path != str(path):
+            raise CorruptCheckpointError(f"{path} holds {place}: it was moved or copied; move it back.")
+        with self._found(place, "listing") as found, open_journal(found, where=str(place)) as descriptor:
+            journal = read_end(descriptor, place)
+        return CheckpointInfo.of(journal.header, journal.commits[-1].manifest)
+
+    # Places and locks.
+
+    def describe_place(self, checkpoint_id: str) -> str:
+        """Say which checkpoint this is and where its journal is, for messages."""
+        return str(self._place(checkpoint_id))
+
+    def _place(self, checkpoint_id: str) -> Place:
+        return Place(checkpoint_id, str(self.path / file_name(checkpoint_id)))
+
+    def _temporary(self, place: Place) -> Path:
+        return self.path / temporary_name(stripe(place.checkpoint_id, STRIPES), token())
+
+    @contextmanager
+    def _locked(self, place: Place, doing: str) -> Iterator[Path]:
+        with reported(doing, str(place)), holding(self.path, stripe(place.checkpoint_id, STRIPES)):
+            yield Path(place.path)
+
+    @contextmanager
+    def _found(self, place: Place, doing: str, *, shared: bool = True) -> Iterator[Path]:
+        """Hold the lock of a journal that exists; without one not even a lock file is made."""
+        path, number = Path(place.path), stripe(place.checkpoint_id, STRIPES)
+        with reported(doing, str(place)):
+            try:
+                os.lstat(path)
+                with holding(self.path, number, shared=shared):
+                    os.lstat(path)
+                    yield path
+            except FileNotFoundError as error:
+                raise CheckpointNotFoundError(
+                    f"No checkpoint {place.checkpoint_id!r} in {self.path}; "
+                    "create it, or look where it was saved."
+                ) from error
+
+    def _make_ready(self, place: Place) -> None:
+        with reported("preparing the folder", str(place)):
+            if not self.path.is_dir():
+                make_folder(self.path, self._disk)
+            if not self._swept:
+                self._swept = True
+                self._sweep()
+
+    def _sweep(self) -> None:
+        # A writer holds its stripe's lock for as long as its temporary file exists. So a file whose
+        # lock can be had belongs to a writer that died.
+        for name in os.listdir(self.path):
+            number = stripe_of_temporary(name)
+            if number is not None and number < STRIPES:
+                with holding(self.path, number, wait=False) as alone, suppress(FileNotFoundError):
+                    if alone:
+                        os.unlink(self.path / name)
+
+    # What was seen before.
+
+    def _standing(self, descriptor: int, place: Place) -> Standing:
+        with self._guard:
+            seen = self._seen.get(place.checkpoint_id)
+        standing = read_standing(descriptor, place, seen)
+        self._remember(place, standing)
+        return standing
+
+    def _remember(self, place: Place, standing: Standing) -> None:
+        with self._guard:
+            self._seen[place.checkpoint_id] = standing
+            self._seen.move_to_end(place.checkpoint_id)
+            while len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
+
+    def _whole(self, path: Path, place: Place) -> Journal:
+        with open_journal(path, where=str(place)) as descriptor:
+            return parse_journal(read_at(descriptor, 0, os.fstat(descriptor).st_size), place)
+
+
+def _lineage(journal: Journal) -> list[str]:
+    return [commit.manifest.snapshot_id for commit in journal.commits]
+
+
+def _kept(journal: Journal, keep: set[str], parts: frozenset[str], format: Format) -> Iterator[bytes]:
+    """Yield the bodies that stay; a needed part of a dropped commit moves to the next one that stays."""
+    moved: dict[str, bytes] = {}
+    for body, commit in journal.bodies:
+        if commit is None:
+            yield body
+            continue
+        moved |= {digest: part for digest, part in commit.parts.items() if digest in parts}
+        if commit.manifest.snapshot_id in keep:
+            yield commit_body(commit.manifest, moved.values(), format=format)
+            moved = {}
+
+
+def _refuse_other_format(stored: Format, given: Format, place: Place) -> None:
+    if stored != given:
+        raise InvalidCallError(
+            f"{place} is kept as {stored}, and this storage writes {given}. Open it with "
+            f"FileCheckpointStorage(..., serialization_format={stored!r}), or fork it into this storage."
+        )

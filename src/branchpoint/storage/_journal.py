@@ -1,0 +1,302 @@
+"""The bytes of a journal, without a file system.
+
+A journal is a preamble, a header record, then one record per commit; it only grows. The preamble
+is three lines of text in both formats: what the file is, and two slots that say how many bytes
+are committed and where the last commit begins. A slot is rewritten after the bytes it speaks of
+are on the disk, and the two take turns, so one is whole at every moment.
+
+Each record is sealed: a checksum over its place in the file, the seal of the header and its
+bytes. A record that was moved, cut, changed or taken from another journal does not fit its seal.
+Bytes below the committed length were promised to somebody: if they are missing or bad, that is
+damage. Bytes beyond it belong to a commit that did not live to say so: whole records there count,
+and the first bad one begins a torn tail that nobody was promised.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from branchpoint.errors import CorruptCheckpointError, UnknownVersionError
+
+__all__ = [
+    "PREAMBLE_SIZE",
+    "SEAL_REACH",
+    "Format",
+    "Preamble",
+    "Record",
+    "Slot",
+    "SlotWrite",
+    "bears_seal",
+    "framed",
+    "header_record",
+    "new_preamble",
+    "next_slot",
+    "read_preamble",
+    "records",
+    "seal_record",
+    "whole_journal",
+]
+
+Format = Literal["json", "msgpack"]
+
+JOURNAL_VERSION = 1
+
+_TITLE_SIZE = 64
+_SLOT_SIZE = 62
+PREAMBLE_SIZE = _TITLE_SIZE + 2 * _SLOT_SIZE
+_SLOT_OFFSETS = (_TITLE_SIZE, _TITLE_SIZE + _SLOT_SIZE)
+
+_TITLE = re.compile(rb'\{"branchpoint":"journal","version":(\d{1,9}),"format":"(\w{1,16})"\} *\n')
+_SLOT = re.compile(rb'\{"committed":( *\d{1,15}),"last":( *\d{1,15}),"c":"([0-9a-f]{8})"\}\n')
+
+_SEAL_BYTES = 8
+_SEAL_CHARACTERS = 11  # the same in base64url without padding
+_JSON_START = b'{"c":"'
+_JSON_BODY = len(_JSON_START) + _SEAL_CHARACTERS + 2
+_FRAME_LENGTH = 4
+_FRAME_BODY = _FRAME_LENGTH + _SEAL_BYTES
+SEAL_REACH = _JSON_BODY
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """Where the promised bytes end, and where the last commit among them begins."""
+
+    committed: int
+    last: int
+
+
+class Preamble(msgspec.Struct, frozen=True):
+    """What the first bytes of a journal say."""
+
+    format: Format
+    slot: Slot
+    index: int
+    """Which of the two slots said it; the next one goes to the other place."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record whose seal fits."""
+
+    start: int
+    end: int
+    seal: bytes
+    body: bytes
+
+
+class SlotWrite(msgspec.Struct, frozen=True):
+    """Bytes to be written at a place of the preamble."""
+
+    offset: int
+    data: bytes
+
+
+# Writing.
+
+
+def new_preamble(format: Format, slot: Slot) -> bytes:
+    """Return the preamble of a journal that is complete when it appears: both slots agree."""
+    title = f'{{"branchpoint":"journal","version":{JOURNAL_VERSION},"format":"{format}"}}'
+    return title.ljust(_TITLE_SIZE - 1).encode("ascii") + b"\n" + _slot_line(slot) * 2
+
+
+def next_slot(current: Preamble, slot: Slot) -> SlotWrite:
+    """Return how to note a longer committed length without touching the slot that is valid now."""
+    return SlotWrite(_SLOT_OFFSETS[1 - current.index], _slot_line(slot))
+
+
+def seal_record(body: bytes, *, start: int, key: bytes, format: Format) -> Record:
+    """Return the record to be written at `start`; its bytes are `framed(record)`.
+
+    Args:
+        body: A JSON object of one line, or a MessagePack map; never empty.
+        start: The place in the file where the record will begin.
+        key: The seal of the header; `b""` for the header itself.
+        format: The format of the journal.
+    """
+    overhead = _JSON_BODY if format == "json" else _FRAME_BODY
+    # In JSON the body's opening brace gives way to the seal, and a line break follows.
+    return Record(start, start + overhead + len(body), _seal(body, start, key), body)
+
+
+def framed(record: Record, *, format: Format) -> bytes:
+    """Return the bytes of a record, from its `start` to its `end`."""
+    if format == "json":
+        return b"".join((_JSON_START, _seal_text(record.seal), b'",', record.body[1:], b"\n"))
+    return b"".join((len(record.body).to_bytes(_FRAME_LENGTH, "big"), record.seal, record.body))
+
+
+def whole_journal(bodies: Sequence[bytes], *, format: Format) -> bytes:
+    """Return a complete journal: the body of the header, then those of all records, a commit last."""
+    pieces: list[bytes] = []
+    end, last, key = PREAMBLE_SIZE, PREAMBLE_SIZE, b""
+    for body in bodies:
+        record = seal_record(body, start=end, key=key, format=format)
+        pieces.append(framed(record, format=format))
+        key, end, last = key or record.seal, record.end, record.start
+    return b"".join((new_preamble(format, Slot(end, last)), *pieces))
+
+
+# Reading.
+
+
+def read_preamble(data: bytes, *, where: str) -> Preamble:
+    """Return what the first `PREAMBLE_SIZE` bytes of a journal say.
+
+    Raises:
+        UnknownVersionError: A newer program wrote the journal.
+        CorruptCheckpointError: This is not a journal, or neither slot can be read.
+    """
+    title = _TITLE.fullmatch(data[:_TITLE_SIZE])
+    if title is None or len(data) < _TITLE_SIZE:
+        raise _not_a_journal(data, where)
+    version, written_format = int(title[1]), title[2]
+    if version != JOURNAL_VERSION:
+        raise UnknownVersionError(
+            f"{where}: the journal has version {version}, this program reads version {JOURNAL_VERSION}. "
+            "Read it with the program that wrote it, or a newer one."
+        )
+    slots = [(slot, n) for n in (0, 1) if (slot := _slot(data, _SLOT_OFFSETS[n])) is not None]
+    if not slots:
+        raise CorruptCheckpointError(
+            f"{where}: the committed length cannot be read; the file is kept as it is."
+        )
+    slot, index = max(slots, key=lambda item: item[0].committed)
+    if written_format == b"json":
+        return Preamble("json", slot, index)
+    if written_format == b"msgpack":
+        return Preamble("msgpack", slot, index)
+    raise CorruptCheckpointError(f"{where}: the journal names an unknown format; the file is kept as it is.")
+
+
+def header_record(data: bytes, preamble: Preamble, *, size: int, where: str) -> Record | None:
+    """Return the header's record from the beginning of a journal; None when more bytes are needed for it.
+
+    Args:
+        data: The file's first bytes.
+        preamble: What they say.
+        size: How many bytes the file has.
+        where: The checkpoint and its file, for messages.
+
+    Raises:
+        CorruptCheckpointError: The file is shorter than promised, or the header is damaged.
+    """
+    _refuse_cut(size, preamble, where)
+    record = _record(data, PREAMBLE_SIZE, 0, b"", preamble.format)
+    if record is not None and record.end <= preamble.slot.committed:
+        return record
+    if len(data) < size:
+        return None
+    raise _damaged(PREAMBLE_SIZE, where)
+
+
+def records(
+    data: bytes, preamble: Preamble, *, start: int, base: int, key: bytes, where: str
+) -> Iterator[Record]:
+    """Yield the sealed records in `data`, which holds the file's bytes from `base` to its end.
+
+    Stops without a word at the first bad record beyond the committed length: a torn tail.
+
+    Args:
+        data: Bytes of the file, from `base` to its end.
+        preamble: What the beginning of the file says.
+        start: Where the first record begins that is asked for; not before `base`.
+        base: The place in the file of the first byte of `data`.
+        key: The seal of the header.
+        where: The checkpoint and its file, for messages.
+
+    Raises:
+        CorruptCheckpointError: A promised record is missing, cut or changed.
+    """
+    end, committed = base + len(data), preamble.slot.committed
+    _refuse_cut(end, preamble, where)
+    while start < end:
+        record = _record(data, start, base, key, preamble.format)
+        if record is None or start < committed < record.end:
+            if start >= committed:
+                return
+            raise _damaged(start, where)
+        yield record
+        start = record.end
+
+
+def bears_seal(data: bytes, seal: bytes, *, format: Format) -> bool:
+    """Say whether a record that begins with `data` (`SEAL_REACH` bytes are enough) claims this seal."""
+    if format == "json":
+        return data.startswith(_JSON_START + _seal_text(seal))
+    return data[_FRAME_LENGTH:_FRAME_BODY] == seal
+
+
+def _refuse_cut(size: int, preamble: Preamble, where: str) -> None:
+    if size < preamble.slot.committed:
+        raise CorruptCheckpointError(
+            f"{where}: {preamble.slot.committed} bytes were committed but the file has {size}; it was cut. "
+            "It is kept as it is; restore it from a backup."
+        )
+
+
+def _damaged(start: int, where: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"{where}: the record at byte {start} does not fit its checksum. "
+        "The file is kept as it is; restore it from a backup."
+    )
+
+
+def _record(data: bytes, start: int, base: int, key: bytes, format: Format) -> Record | None:
+    at = start - base
+    found = _json_line(data, at) if format == "json" else _frame(data, at)
+    if found is None:
+        return None
+    written, body, size = found
+    seal = _seal(body, start, key)
+    fits = written == (_seal_text(seal) if format == "json" else seal)
+    return Record(start, start + size, seal, body) if fits else None
+
+
+def _json_line(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
+    stop = data.find(b"\n", at)
+    body = at + _JSON_BODY
+    if stop < body or not data.startswith(_JSON_START, at) or data[body - 2 : body] != b'",':
+        return None
+    return data[at + len(_JSON_START) : body - 2], b"{" + data[body:stop], stop + 1 - at
+
+
+def _frame(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
+    size = _FRAME_BODY + int.from_bytes(data[at : at + _FRAME_LENGTH], "big")
+    if size == _FRAME_BODY or at + size > len(data):
+        return None
+    return data[at + _FRAME_LENGTH : at + _FRAME_BODY], data[at + _FRAME_BODY : at + size], size
+
+
+def _seal(body: bytes, start: int, key: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_SEAL_BYTES, key=key, salt=start.to_bytes(8, "big")).digest()
+
+
+def _seal_text(seal: bytes) -> bytes:
+    return base64.urlsafe_b64encode(seal)[:_SEAL_CHARACTERS]
+
+
+def _slot_line(slot: Slot) -> bytes:
+    head = f'{{"committed":{slot.committed:>12},"last":{slot.last:>12}'
+    return f'{head},"c":"{zlib.crc32(head.encode("ascii")):08x}"}}\n'.encode("ascii")
+
+
+def _slot(data: bytes, offset: int) -> Slot | None:
+    line = data[offset : offset + _SLOT_SIZE]
+    found = _SLOT.fullmatch(line)
+    if found is None:
+        return None
+    slot = Slot(int(found[1]), int(found[2]))
+    return slot if _slot_line(slot) == line else None
+
+
+def _not_a_journal(data: bytes, where: str) -> CorruptCheckpointError:
+    if not data:
+        return CorruptCheckpointError(f"{where}: the file is empty; a journal never is. It is kept as it is.")
+    return CorruptCheckpointError(f"{where}: this is not a checkpoint journal; the file is kept as it is.")

@@ -1,0 +1,213 @@
+"""Checkpoints in the memory of this process: for tests, and for runs that need not outlive it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from branchpoint.checkpoint import (
+    Capability,
+    Checkpoint,
+    CheckpointInfo,
+    CheckpointSnapshot,
+    CheckpointStorage,
+    Header,
+    Manifest,
+    Status,
+    StoredHead,
+    check_id,
+    decode_header,
+    decode_manifest,
+    encode_header,
+    encode_manifest,
+    refuse_stale,
+)
+from branchpoint.errors import CheckpointNotFoundError
+from branchpoint.storage._listing import page
+
+__all__ = ["InMemoryCheckpointStorage", "MemoryCheckpointStorage"]
+
+
+class _Kept:
+    """The bytes of one checkpoint, and what its commits are compared with."""
+
+    __slots__ = ("generation", "header", "manifests", "parts")
+
+    def __init__(self, header: bytes, generation: int) -> None:
+        self.header = header
+        self.generation = generation
+        self.manifests: dict[str, bytes] = {}
+        self.parts: dict[str, bytes] = {}
+
+    @property
+    def head(self) -> StoredHead:
+        return StoredHead(next(reversed(self.manifests)), self.generation)
+
+
+class MemoryCheckpointStorage(CheckpointStorage):
+    """Keeps encoded bytes under a lock, so nothing in it is shared with anybody.
+
+    It behaves as the durable storages do, in everything but durability: values are encoded and
+    decoded, conflicts are found, a loaded checkpoint is a fresh one. Any number of tasks, threads
+    and event loops of this process may use it at once. What it holds is gone with the object.
+    """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"load_head", "list_checkpoints", "prune"})
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+
+    def __repr__(self) -> str:
+        with self._lock:
+            return f"<{type(self).__name__} of {len(self._kept)} checkpoints>"
+
+    async def commit_snapshot(
+        self,
+        checkpoint: Checkpoint,
+        snapshot: CheckpointSnapshot,
+        *,
+        expected_head_snapshot_id: str | None,
+    ) -> None:
+        """Keep the snapshot; it is there as a whole on return, and not at all when this raises.
+
+        Raises:
+            CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
+                was deleted; nothing is kept.
+        """
+        header, parts = checkpoint.header, snapshot.new_parts
+        kept_header = encode_header(header, format="json")
+        manifest = encode_manifest(snapshot.manifest, format="json")
+        with self._lock:
+            kept = self._kept.get(header.checkpoint_id)
+            if kept is not None and snapshot.snapshot_id in kept.manifests:
+                return  # an earlier reply was lost
+            refuse_stale(
+                header.checkpoint_id,
+                expected_head_snapshot_id=expected_head_snapshot_id,
+                generation=checkpoint.generation,
+                stored=None if kept is None else kept.head,
+            )
+            if kept is None:
+                kept = self._kept[header.checkpoint_id] = _Kept(kept_header, header.generation)
+            kept.parts.update(parts)
+            kept.manifests[snapshot.snapshot_id] = manifest
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        """Return the kept checkpoint, with every retained branch; a fresh object each time.
+
+        Raises:
+            CheckpointNotFoundError: There is none of this id.
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            kept = self._find(checkpoint_id)
+            header, manifests, parts = kept.header, list(kept.manifests.values()), dict(kept.parts)
+        found = [_manifest(data, checkpoint_id) for data in manifests]
+        return Checkpoint.restore(
+            header=decode_header(header, format="json", checkpoint_id=checkpoint_id),
+            manifests=found,
+            head_snapshot_id=found[-1].snapshot_id,
+            parts=parts,
+            checkpoint_storage=self,
+        )
+
+    async def delete(self, checkpoint_id: str) -> None:
+        """Forget the checkpoint; an unknown id is no error.
+
+        Raises:
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            self._kept.pop(checkpoint_id, None)
+
+    async def load_head(self, checkpoint_id: str) -> StoredHead:
+        """Return the kept head and generation.
+
+        Raises:
+            CheckpointNotFoundError: There is none of this id.
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            return self._find(checkpoint_id).head
+
+    async def list_checkpoints(
+        self,
+        *,
+        workflow_name: str | None = None,
+        status: Status | None = None,
+        metadata: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[CheckpointInfo]:
+        """Return what is kept, by checkpoint id in code point order; no state is decoded.
+
+        Raises:
+            InvalidCallError: `limit` is below zero.
+        """
+        with self._lock:
+            found = [
+                (checkpoint_id, kept.header, next(reversed(kept.manifests.values())))
+                for checkpoint_id, kept in self._kept.items()
+            ]
+        lines = [
+            CheckpointInfo.of(
+                decode_header(header, format="json", checkpoint_id=checkpoint_id),
+                _manifest(head, checkpoint_id),
+            )
+            for checkpoint_id, header, head in found
+        ]
+        return page(
+            lines, workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit
+        )
+
+    async def prune(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        header: Header,
+        keep: Sequence[str],
+        parts: frozenset[str],
+        expected_head_snapshot_id: str,
+    ) -> None:
+        """Drop what is not kept, in one step.
+
+        Raises:
+            CheckpointConflictError: The head or the generation is stale; nothing is removed.
+        """
+        raised = encode_header(header, format="json")
+        with self._lock:
+            kept = self._kept.get(header.checkpoint_id)
+            if kept is not None and kept.header == raised and list(kept.manifests) == list(keep):
+                return  # an earlier reply was lost
+            refuse_stale(
+                header.checkpoint_id,
+                expected_head_snapshot_id=expected_head_snapshot_id,
+                generation=header.generation - 1,
+                stored=None if kept is None else kept.head,
+            )
+            staying, old = set(keep), self._kept[header.checkpoint_id]
+            fresh = _Kept(raised, header.generation)
+            fresh.manifests = {found: data for found, data in old.manifests.items() if found in staying}
+            fresh.parts = {digest: data for digest, data in old.parts.items() if digest in parts}
+            self._kept[header.checkpoint_id] = fresh
+
+    def _find(self, checkpoint_id: str) -> _Kept:
+        kept = self._kept.get(checkpoint_id)
+        if kept is None:
+            raise CheckpointNotFoundError(
+                f"No checkpoint {checkpoint_id!r} in this memory storage; "
+                "create it, or ask the storage it was saved in."
+            )
+        return kept
+
+
+def _manifest(data: bytes, checkpoint_id: str) -> Manifest:
+    return decode_manifest(data, format="json", checkpoint_id=checkpoint_id)
+
+
+InMemoryCheckpointStorage = MemoryCheckpointStorage

@@ -1,0 +1,79 @@
+"""What a finished call gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from branchpoint.codec import copy_value
+from branchpoint.engine import Finished
+from branchpoint.events import WorkflowEvent, WorkflowRunState
+
+__all__ = ["WorkflowRunResult"]
+
+
+class WorkflowRunResult(list[WorkflowEvent[Any]]):
+    """The events of one call, with the outputs of its turn and the requests that are open.
+
+    As a list it holds the events of this call in the order a stream would have given them; status
+    events are left out unless `include_status_events` was given. The outputs are those of the whole
+    turn: a turn that was interrupted or paused, and then went on in another call or another process,
+    is told whole.
+    """
+
+    def __init__(
+        self, events: Iterable[WorkflowEvent[Any]], finished: Finished, *, include_status_events: bool = False
+    ) -> None:
+        told = list(events)
+        self._timeline = [event for event in told if event.type == "status"]
+        super().__init__(event for event in told if include_status_events or event.type != "status")
+        self._finished = finished
+
+    @property
+    def input_id(self) -> str | None:
+        """Id of the last accepted input."""
+        return self._finished.input_id
+
+    def get_outputs(self) -> list[Any]:
+        """Return what the turn yielded as output, in order; fresh values at each call."""
+        return self._values(None)
+
+    def get_intermediate_outputs(self) -> list[Any]:
+        """Return what the turn yielded as intermediate output, in order; fresh values at each call."""
+        return self._values("intermediate")
+
+    def _values(self, kind: str | None) -> list[Any]:
+        return [
+            copy_value(record["value"]) for record in self._finished.outputs if record.get("kind") == kind
+        ]
+
+    def get_request_info_events(self) -> list[WorkflowEvent[Any]]:
+        """Return one event per open request, with the id to answer under.
+
+        Answer with `run(responses={event.request_id: value}, checkpoint=...)`, here or in any process.
+        """
+        told = {event.request_id: event for event in self if event.type == "request_info"}
+        return [
+            told.get(request.request_id)
+            or WorkflowEvent(
+                "request_info",
+                copy_value(request.data),
+                executor_id=request.source_executor_id,
+                source_executor_id=request.source_executor_id,
+                request_id=request.request_id,
+                request_type=request.request_type,
+                response_type=request.response_type,
+                response_schema=request.response_schema,
+                input_id=self._finished.input_id,
+                path=request.path,
+            )
+            for request in self._finished.requests
+        ]
+
+    def get_final_state(self) -> WorkflowRunState:
+        """Return the status the call ended in: idle, paused on requests, or in progress."""
+        return self._finished.status
+
+    def status_timeline(self) -> list[WorkflowEvent[Any]]:
+        """Return the status events of this call."""
+        return list(self._timeline)

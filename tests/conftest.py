@@ -1,0 +1,136 @@
+"""What holds for every test: nothing is left behind, and hypothesis runs under a named profile."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import os
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_FD_FOLDER = Path("/proc/self/fd")
+# Opened once by the interpreter or the operating system's libraries and kept for good.
+_KEPT_FILES = ("/dev/urandom", "/dev/random", "/dev/null")
+
+_QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
+# `derandomize` makes a red run red again on the next machine; `soak` looks for new examples.
+settings.register_profile(
+    "ci",
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=_QUIET,
+)
+settings.register_profile(
+    "soak",
+    max_examples=3000,
+    stateful_step_count=80,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_QUIET,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip soak tests outside of a soak, and make each async test account for its tasks."""
+    soaking = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
+    for item in items:
+        if item.get_closest_marker("soak") is not None and not soaking:
+            item.add_marker(pytest.mark.skip(reason="long; runs under `make soak`"))
+        if isinstance(item, pytest.Function) and item.get_closest_marker("leaks") is None:
+            _account_for_tasks(item)
+
+
+def _account_for_tasks(item: pytest.Function) -> None:
+    # The loop's runner cancels leftover tasks when it closes, so they must be counted inside it.
+    inner = getattr(getattr(item.obj, "hypothesis", None), "inner_test", None)
+    if inspect.iscoroutinefunction(inner):
+        item.obj.hypothesis.inner_test = _without_leftover_tasks(inner)
+    elif inspect.iscoroutinefunction(item.obj):
+        item.obj = _without_leftover_tasks(item.obj)
+
+
+def _without_leftover_tasks(test: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(test)
+    async def counted(*args: Any, **kwargs: Any) -> Any:
+        before = asyncio.all_tasks()
+        result = await test(*args, **kwargs)
+        left: set[asyncio.Task[Any]] = set()
+        for _ in range(10):  # turns of the loop, so that a task which is about to end can end
+            left = {task for task in asyncio.all_tasks() - before if not task.done()}
+            if not left:
+                return result
+            await asyncio.sleep(0)
+        pytest.fail(f"the test left tasks behind: {sorted(map(repr, left))}")
+
+    return counted
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test, after all its fixtures: no thread and no open file that was not there before."""
+    if request.node.get_closest_marker("leaks") is not None:
+        yield
+        return
+    threads, files = set(threading.enumerate()), _open_files()
+    yield
+    if _new_threads(threads) or _open_files() - files:
+        gc.collect()  # an object in a reference cycle closes its file only when collected
+    new_files = _open_files() - files
+    assert not new_files, f"the test left files open: {sorted(new_files.elements())}"
+    new_threads = _new_threads(threads)
+    assert not new_threads, f"the test left threads running: {sorted(map(repr, new_threads))}"
+
+
+def _new_threads(before: set[threading.Thread]) -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread not in before and thread.is_alive()}
+
+
+def _open_files() -> Counter[str]:
+    """What the process holds open, by name; empty where the system does not say."""
+    names: Counter[str] = Counter()
+    try:
+        numbers = os.listdir(_FD_FOLDER)
+    except OSError:
+        return names
+    for number in numbers:
+        try:
+            name = os.readlink(_FD_FOLDER / number)
+        except OSError:  # the listing's own descriptor is already closed
+            continue
+        # The number inside "socket:[123]" differs for every socket; only how many there are counts.
+        kind = name.partition(":[")[0]
+        if kind not in _KEPT_FILES:
+            names[kind] += 1
+    return names
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """An empty folder for a storage, inside this test's own temporary folder."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def write_file(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write text under this test's temporary folder, making the folders on the way."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write

@@ -1,0 +1,88 @@
+"""States, checkpoints and storages for the tests of storages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot, CheckpointStorage
+from branchpoint.storage import FileCheckpointStorage, MemoryCheckpointStorage
+
+Opener = Callable[[], CheckpointStorage]
+"""Opens the place a test was given: another storage object each time, on the same stored data."""
+
+
+def _memory(folder: Path) -> Opener:
+    kept = MemoryCheckpointStorage()
+    return lambda: kept
+
+
+def _file_json(folder: Path) -> Opener:
+    return lambda: FileCheckpointStorage(folder / "runs")
+
+
+def _file_msgpack(folder: Path) -> Opener:
+    return lambda: FileCheckpointStorage(folder / "runs", serialization_format="msgpack")
+
+
+BACKENDS: dict[str, Callable[[Path], Opener]] = {
+    "memory": _memory,
+    "file-json": _file_json,
+    "file-msgpack": _file_msgpack,
+}
+"""One line makes the whole contract run against another backend."""
+
+
+def state(superstep: int = 0, /, *, requests: tuple[str, ...] = (), **shared: Any) -> dict[str, Any]:
+    """A complete state after that many supersteps."""
+    status = "idle_with_pending_requests" if requests else "idle"
+    counters = {"iteration_count": superstep, "status": status, "turn": 1, "cursor": {}}
+    return {
+        "workflow_state": {**counters, "shared": shared},
+        "executor_states": {},
+        "edge_states": {},
+        "messages": {
+            "input": {"input_id": "in-1", "turn": 1, "kind": "message", "value": "hello", "earlier": []},
+            "pending": {"deliveries": [], "requests": {found: {"data": "?"} for found in requests}},
+            "output": [],
+        },
+    }
+
+
+def shared(snapshot: CheckpointSnapshot | None) -> dict[str, Any]:
+    """The user's part of a snapshot's state."""
+    assert snapshot is not None
+    found: dict[str, Any] = snapshot.state["workflow_state"]["shared"]
+    return found
+
+
+def create(
+    storage: CheckpointStorage | None, checkpoint_id: str | None = "order-17", **more: Any
+) -> Checkpoint:
+    """A new checkpoint of a small workflow."""
+    return Checkpoint.create(
+        **{
+            "checkpoint_id": checkpoint_id,
+            "workflow_name": "orders",
+            "graph_signature_hash": "sig",
+            "signature": {"name": "orders"},
+            "checkpoint_storage": storage,
+            **more,
+        }
+    )
+
+
+async def grown(
+    storage: CheckpointStorage | None, checkpoint_id: str | None = "order-17", commits: int = 3
+) -> Checkpoint:
+    """A checkpoint with a straight line of commits."""
+    checkpoint = create(storage, checkpoint_id)
+    for n in range(commits):
+        await checkpoint.commit_snapshot(state(n, n=n))
+    return checkpoint
+
+
+def lineage(checkpoint: Checkpoint) -> list[tuple[str, str | None]]:
+    """Ids and parents, in commit order."""
+    return [(one.snapshot_id, one.parent_snapshot_id) for one in checkpoint.snapshots]

@@ -1,0 +1,57 @@
+"""What a caller writes to run a workflow is typed, and each way of calling has its own result."""
+
+from pathlib import Path
+from typing import assert_type
+
+from branchpoint import (
+    Checkpoint,
+    CheckpointSnapshot,
+    CheckpointStorage,
+    FileCheckpointStorage,
+    MemoryCheckpointStorage,
+    Workflow,
+    WorkflowEvent,
+    WorkflowRunResult,
+    WorkflowRunStream,
+)
+
+
+async def plain(workflow: Workflow, folder: Path) -> None:
+    storage: CheckpointStorage = FileCheckpointStorage(folder)
+    checkpoint = workflow.create_checkpoint(checkpoint_id="one", checkpoint_storage=storage)
+    assert_type(checkpoint, Checkpoint)
+
+    result = await workflow.run("hello", checkpoint=checkpoint)
+    assert_type(result, WorkflowRunResult)
+    await workflow.run(None)
+    await workflow.run(checkpoint=checkpoint, max_supersteps=1)
+    await workflow.run(responses={"id": True}, checkpoint=checkpoint, input_id="a", metadata={"user": "ann"})
+
+
+async def stream(workflow: Workflow) -> None:
+    running = workflow.run("hello", stream=True)
+    assert_type(running, WorkflowRunStream)
+    async for event in running:
+        # Parameters of generic events are free; what matters is that it is an event.
+        read: WorkflowEvent = event
+        print(read.type)
+    assert_type(await running.get_final_response(), WorkflowRunResult)
+    await running.cancel()
+
+
+async def history(checkpoint: Checkpoint) -> None:
+    assert_type(checkpoint.checkpoint_id, str)
+    assert_type(checkpoint.head_snapshot_id, str | None)
+    for snapshot in checkpoint.snapshots:
+        assert_type(snapshot, CheckpointSnapshot)
+        assert_type(snapshot.parent_snapshot_id, str | None)
+    checkpoint.restart_from(checkpoint.snapshots[0].snapshot_id)
+    checkpoint.restart_from(None)
+    assert_type(await checkpoint.commit_snapshot(metadata={"why": "edited"}), CheckpointSnapshot)
+    assert_type(await checkpoint.fork(), Checkpoint)
+    await checkpoint.refresh()
+    await checkpoint.abandon("too old")
+
+    again: CheckpointStorage = MemoryCheckpointStorage()
+    assert_type(await again.load("one"), Checkpoint)
+    await again.delete("one")

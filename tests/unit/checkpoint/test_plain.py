@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from branchpoint.checkpoint import check_id
+from branchpoint.checkpoint._plain import copy_labels, copy_metadata, copy_plain
+from branchpoint.errors import InvalidCallError
+from tests.unit.checkpoint.doubles import new_checkpoint
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize(
+    "good", ["a", "a/b", "../../x", "C:\\x", "*", "é" * 512, "x' OR '1'='1", " ", "\u2028"]
+)
+def test_any_text_is_an_id(good: str) -> None:
+    assert check_id(good) == good
+    assert new_checkpoint(checkpoint_id=good).checkpoint_id == good
+
+
+@pytest.mark.parametrize("bad", ["", "a" * 513, "a\x00b", "a\nb", "\x7f", "\x85", "\ud83d", 7, b"a", ("a",)])
+def test_a_refused_id_is_refused_at_creation_and_not_echoed(bad: Any) -> None:
+    with pytest.raises(InvalidCallError) as caught:
+        new_checkpoint(checkpoint_id=bad)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"k": 1},
+        {1: "v"},
+        {"k": None},
+        {"k": "\ud83d"},
+        {"\ud83d": "v"},
+        [("k", "v")],
+    ],
+)
+def test_a_checkpoint_s_own_metadata_is_text_to_text(bad: Any) -> None:
+    with pytest.raises(InvalidCallError, match="metadata"):
+        copy_labels(bad)
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"boundary": "lunch"},
+        {"k": float("nan")},
+        {"k": float("inf")},
+        {"k": 2**64},
+        {"k": (1, 2)},
+        {"k": {1: 2}},
+        {"k": b"x"},
+        {"k": Level.LOW},
+        {"k": "\ud83d"},
+        {"k": LOOP},
+        {"k": object()},
+        {1: 2},
+        {"k": "x" * 16_384},
+        "text",
+        7,
+    ],
+)
+def test_a_commit_s_metadata_is_plain_json(bad: Any) -> None:
+    with pytest.raises(InvalidCallError, match="metadata"):
+        copy_metadata(bad)
+
+
+def test_metadata_is_copied_at_every_depth() -> None:
+    given = {"a": [1, {"b": None}], "c": 1.5, "d": "x" * 16_000}
+    copied = copy_metadata(given)
+    assert copied == given
+    given["a"][1]["b"] = 2  # type: ignore[index]
+    assert copied["a"] == [1, {"b": None}]
+    again = copy_plain(copied)
+    again["a"][1]["b"] = 3
+    assert copied["a"] == [1, {"b": None}]
+    assert copy_metadata(None) == {}
+    assert copy_labels(None) == {}

@@ -4,7 +4,7 @@
 #   make test                      all tests            (ARGS="-k word" is passed to pytest)
 #   make check                     linters, types, layers
 #   make bench                     benchmarks
-#   make soak                      the property and crash tests for much longer
+#   make soak                      all tests, the property tests for much longer
 #   make requirements              write the map from requirements to tests again
 #   make clean                     remove the environment and all caches
 
@@ -53,7 +53,7 @@ bench: $(STAMP)
 	@for file in benchmarks/[a-z]*.py; do echo; echo "== $$file"; $(RUN) $$file $(ARGS) || exit 1; done
 
 soak: $(STAMP)
-	HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/property tests/crash $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(ARGS)
 
 requirements: $(STAMP)
 	$(RUN) tests/architecture/requirements_map.py

@@ -29,7 +29,8 @@ def main(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         print(f"The play needs {error.name}: pip install 'branchpoint[demo]', or make demo.", file=sys.stderr)
         return 2
-    from documents import NotReadableError, find
+    from counting import counted
+    from documents import NotReadableError, find, to_name
     from place import Place
     from play import Play, PlayError
 
@@ -47,13 +48,13 @@ def main(arguments: list[str]) -> int:
         terminal.trouble(f"These documents cannot be reviewed: {error}")
         return 2
     if not found.documents:
-        terminal.trouble(f"There are no documents in {', '.join(map(str, places))}.")
+        terminal.trouble(f"There are no documents in {', '.join(map(to_name, places))}.")
         terminal.say(
             "Text and Markdown files count (.md .txt .rst .adoc .org, README); hidden folders do not."
         )
         return 2
     place = Place(_new_folder(options.store))
-    terminal.say(f"{len(found.documents)} documents under {found.root}")
+    terminal.say(f"{counted(len(found.documents), 'document')} under {found.root}")
     play = Play(
         terminal,
         place,
@@ -67,12 +68,9 @@ def main(arguments: list[str]) -> int:
         return 0 if play.perform() else 1
     except PlayError as error:
         terminal.trouble(str(error))
-    except EOFError:
-        terminal.trouble("Nobody answered.")
-        terminal.say(f"The question waits in {place.folder}")
     except KeyboardInterrupt:
         terminal.trouble("Interrupted.")
-        terminal.say(f"What was done is in {place.folder}")
+        terminal.say(f"What was committed is kept; to go on from there:\n{place.command('resume')}")
     return 1
 
 
@@ -82,11 +80,12 @@ def _own_documents() -> list[Path]:
 
 
 def _new_folder(store: Path | None) -> Path:
-    parent = (
-        Path(tempfile.gettempdir(), "branchpoint-demo") if store is None else Path(os.path.abspath(store))
-    )
-    parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-", dir=parent))
+    """Make a folder for this play alone, in the store or in the system's place for temporary files."""
+    if store is None:
+        return Path(tempfile.mkdtemp(prefix="branchpoint-demo-"))
+    store.mkdir(parents=True, exist_ok=True)
+    now = datetime.now().astimezone()
+    return Path(tempfile.mkdtemp(prefix=f"{now:%Y-%m-%d-%H%M%S}-", dir=os.path.abspath(store)))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from counting import counted
 from ticks import Tick, calls_of, documents_of
 
 from branchpoint import Checkpoint, CheckpointSnapshot
@@ -57,12 +58,9 @@ class Row:
 
     @property
     def is_as_saved(self) -> bool:
-        """Whether each process that did it did all of it."""
-        return all(
-            sorted(call.executor for call in calls) == sorted(self.executors)
-            for calls in (self.first, self.second)
-            if calls
-        )
+        """Whether the process that completed it entered just those executors that the snapshot names."""
+        calls = self.second or self.first
+        return sorted(call.executor for call in calls) == sorted(self.executors)
 
 
 def rows(kill: Kill, after: Checkpoint, first: Sequence[Tick], second: Sequence[Tick]) -> list[Row]:
@@ -99,13 +97,13 @@ def after_the_kill(kill: Kill, ticks: Sequence[Tick]) -> list[Claim]:
     return [
         Claim(f"process {kill.process} was ended by SIGKILL", kill.exit_code == -9),
         Claim(
-            f"a superstep was in flight: {len(calls) - completed} handlers had been entered, "
-            f"{len(lost)} of its {len(kill.batch)} documents were done",
+            f"a superstep was in flight: {counted(len(calls) - completed, 'handler')} had been entered, "
+            f"of {counted(len(kill.batch), 'document')} {len(lost)} were done",
             len(calls) > completed and set(lost) < set(kill.batch),
         ),
         Claim(
-            f"in storage: {len(kill.snapshots)} whole snapshots up to superstep {kill.head.superstep}, "
-            f"{len(kill.saved)} reviews, and nothing of the superstep in flight",
+            f"in storage: {counted(len(kill.snapshots), 'whole snapshot')} up to superstep {kill.head.superstep}, "
+            f"{counted(len(kill.saved), 'review')}, and nothing of the superstep in flight",
             not set(kill.saved) & set(kill.batch) and kill.head.status == "in_progress",
         ),
     ]
@@ -124,40 +122,38 @@ def after_the_resume(
     )
     examined = Counter(documents_of(ticks))
     twice = [name for name in documents if examined[name] > 1]
-    counted = sum(fields.get("reviewed", 0) for fields in _executor_states(after).values())
+    total: int = sum(fields.get("reviewed", 0) for fields in _executor_states(after).values())
     return [
         Claim(
-            f"the {len(kill.snapshots)} snapshots are as they were, and the next one continues their head",
+            "what was in storage is as it was, and the next snapshot continues its head",
             _identities(snapshots[: len(kill.snapshots)]) == _identities(kill.snapshots)
             and snapshots[len(kill.snapshots)].parent_snapshot_id == kill.head.snapshot_id,
         ),
         Claim(
-            f"the {len(old)} completed supersteps were not done again",
+            f"of {counted(len(old), 'completed superstep')} none was done again",
             len(old) == kill.head.superstep
             and all(row.is_as_saved and row.first and not row.second for row in old),
         ),
         Claim(
-            f"superstep {flight.superstep}, the one in flight, was done again: {len(flight.second)} calls, "
-            "each under the key it had the first time",
-            flight.is_as_saved
-            and bool(flight.first)
-            and _keys(flight.first) == _keys(flight.second) == repeated,
+            f"superstep {flight.superstep}, the one in flight, was done again as a whole: "
+            f"{counted(len(flight.second), 'call')}, {len(repeated)} of them under the key of the first time",
+            bool(repeated) and flight.is_as_saved and _keys(flight.first) == repeated <= _keys(flight.second),
         ),
         Claim(
-            f"the {len(new)} supersteps after it were done once, by the second process",
+            f"{counted(len(new), 'superstep')} after it: done once, by the second process",
             all(row.is_as_saved and row.second and not row.first for row in new),
         ),
         Claim(
-            f"all {len(documents)} documents were examined, {len(twice)} of them twice, "
-            "all of these in the superstep in flight",
+            f"{counted(len(documents), 'document')} examined, {len(twice)} of them twice, "
+            "those of the superstep in flight",
             set(examined) == set(documents)
             and set(twice) <= set(kill.batch)
             and all(examined[name] == 1 for name in documents if name not in kill.batch),
         ),
         Claim(
-            f"yet each document counts once: {len(documents)} reviews are saved, "
-            f"and the reviewers' own counters add up to {counted}",
-            sorted(saved_reviews(snapshots[-1])) == sorted(documents) and counted == len(documents),
+            f"yet each counts once: {counted(len(documents), 'review')} saved, "
+            f"and the reviewers' own counters add up to {total}",
+            sorted(saved_reviews(snapshots[-1])) == sorted(documents) and total == len(documents),
         ),
     ]
 

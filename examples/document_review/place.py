@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +41,11 @@ class Place:
     def errors(self) -> Path:
         """What the workers wrote to their standard error."""
         return self.folder / "errors.log"
+
+    def command(self, *arguments: str) -> str:
+        """Return a command line by which anyone can go on in this place."""
+        worker = Path(__file__).with_name("worker.py")
+        return shlex.join([sys.executable, str(worker), str(self.folder), *arguments])
 
     def bytes_stored(self) -> int:
         """Return how many bytes the checkpoint takes on the disk."""

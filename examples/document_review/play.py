@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from child import Child
 from claims import Claim, Kill, after_the_kill, after_the_resume, rows, saved_reviews
+from counting import counted
 from documents import Found
 from place import CHECKPOINT_ID, Place
 from terminal import Bars, Terminal
@@ -58,8 +59,7 @@ class Play:
         """Perform all acts; returns whether every claim was true.
 
         Raises:
-            PlayError: A worker failed.
-            EOFError: The question was put to a person, and nobody answered.
+            PlayError: A worker failed, or the person who was asked went away.
         """
         kill = self._killed()
         self._resumed(kill)
@@ -83,7 +83,7 @@ class Play:
                     if told["event"] == "reviewed":
                         waiting_for.discard(told["document"])
                     elif told["event"] == "gate":
-                        bars.note(f"in the middle of {told['document']}")
+                        bars.in_the_middle_of(told["document"])
                         waiting_for.discard(told["document"])
                     if not waiting_for:
                         break
@@ -120,13 +120,17 @@ class Play:
         self._notes[pause.snapshot_id] = "the question"
         (request,) = checkpoint.pending_requests
         question = request.plain_data["v"]
-        lines = _question_lines(question)
+        lines = list(_question_lines(question))
         if self._unattended:
             self._terminal.show("May the report be published?", lines)
             self._terminal.say("--yes answers: yes")
             approved = True
         else:
-            approved = self._terminal.ask("The report is ready", lines, "May it be published?")
+            try:
+                approved = self._terminal.ask("The report is ready", lines, "May it be published?")
+            except EOFError:
+                later = self._place.command("answer", request.request_id, "yes")
+                raise PlayError(f"Nobody answered. The question waits; answer it later by\n{later}") from None
         worker, outcome = self._answer(request.request_id, approved)
         self._check(
             [
@@ -231,8 +235,11 @@ class Play:
         text = published.get(outcome["file"], "")
         of_its_kind = [name for name in published if name.startswith(kind)]
         return Claim(
-            f"process after process, the answer {_word(approved)!r} led to {outcome['file']}, written once",
-            outcome["kind"] == kind and bool(text) and len(of_its_kind) == 1,
+            f"a new process took the answer {_word(approved)!r} and wrote {outcome['file']}, once and whole",
+            outcome["kind"] == kind
+            and len(of_its_kind) == 1
+            and bool(text)
+            and (not approved or all(name in text for name in self._documents)),
         )
 
     def _published(self) -> dict[str, str]:
@@ -269,14 +276,15 @@ class Play:
 
 
 def _question_lines(question: dict[str, Any]) -> Iterator[str]:
-    yield f"{question['documents']} documents, {question['words']:,} words, {question['minutes']} minutes"
-    yield f"{question['broken_links']} links that lead nowhere"
+    size = (counted(question["documents"], "document"), counted(question["words"], "word"))
+    yield f"{', '.join(size)}, {counted(question['minutes'], 'minute')} to read"
+    yield f"links that lead nowhere: {question['broken_links']}"
     problems = [
         *question["problems"]["v"],
         *(f"{name}: cannot be opened" for name in question["closed_folders"]["v"]),
     ]
     if problems:
-        yield f"{len(problems)} could not be reviewed:"
+        yield f"could not be reviewed: {len(problems)}"
         yield from (f"  {problem}" for problem in problems[:8])
         if len(problems) > 8:
             yield f"  … {len(problems) - 8} more"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from counting import counted
 from messages import Question, Review
 
 __all__ = ["publish", "rejection", "report"]
@@ -14,13 +15,15 @@ __all__ = ["publish", "rejection", "report"]
 
 def report(question: Question, reviews: Iterable[Review]) -> str:
     """Return the report as Markdown; a pure function, so that writing it again gives the same text."""
-    return "\n".join([*_overview(question), *(line for review in reviews for line in _section(review))])
+    return "\n".join(
+        [*_overview(question), *(line for review in _sorted(reviews) for line in _section(review))]
+    )
 
 
 def rejection(question: Question) -> str:
     """Return the note that takes the report's place when it was rejected."""
     lines = ["# Review rejected", "", f"The report on {_code(question.root)} was not approved."]
-    lines.append(f"It had {_count(question.documents, 'document')}; nothing of it was published.")
+    lines.append(f"It had {counted(question.documents, 'document')}; nothing of it was published.")
     return "\n".join([*lines, ""])
 
 
@@ -52,11 +55,11 @@ def _overview(question: Question) -> Iterator[str]:
     yield f"# Review of {_code(question.root)}"
     yield ""
     yield (
-        f"{_count(question.documents, 'document')}, {_count(question.words, 'word')}, "
-        f"{_count(question.minutes, 'minute')} to read."
+        f"{counted(question.documents, 'document')}, {counted(question.words, 'word')}, "
+        f"{counted(question.minutes, 'minute')} to read."
     )
     for title, entries in (
-        ("Could not be reviewed", question.problems),
+        ("Could not be reviewed", tuple(map(_escaped, question.problems))),
         ("Folders that could not be opened", tuple(_code(name) for name in question.closed_folders)),
     ):
         if entries:
@@ -74,7 +77,7 @@ def _section(review: Review) -> Iterator[str]:
     if summary.title:
         yield f"**{_escaped(summary.title)}**"
         yield ""
-    yield f"{_count(summary.words, 'word')}, {_count(summary.minutes, 'minute')} to read."
+    yield f"{counted(summary.words, 'word')}, {counted(summary.minutes, 'minute')} to read."
     if summary.sentences:
         yield ""
         yield from (f"- {_escaped(sentence)}" for sentence in summary.sentences)
@@ -84,12 +87,9 @@ def _section(review: Review) -> Iterator[str]:
     yield ""
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", text)
+    # An underscore inside a word marks nothing.
+    return re.sub(r"([\\`*\[\]<>#|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
 
 
 def _code(text: str) -> str:

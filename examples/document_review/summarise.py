@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Summary", "broken_links", "summarise"]
+__all__ = ["Summary", "broken_links", "reading_minutes", "summarise"]
 
 WORDS_PER_MINUTE = 230
 KEY_SENTENCES = 3
@@ -78,9 +79,14 @@ def summarise(text: str) -> Summary:
     return Summary(
         title=_shortened(first, TITLE_LENGTH),
         words=words,
-        minutes=-(-words // WORDS_PER_MINUTE),
+        minutes=reading_minutes(words),
         sentences=_key_sentences([one for paragraph in paragraphs for one in _sentences(paragraph)]),
     )
+
+
+def reading_minutes(words: int) -> int:
+    """Return how long it takes to read that many words, rounded up."""
+    return -(-words // WORDS_PER_MINUTE)
 
 
 def broken_links(text: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
@@ -171,9 +177,9 @@ def _key_sentences(sentences: Sequence[str]) -> tuple[str, ...]:
     frequency = Counter(term for found in terms for term in found)
 
     def score(index: int) -> float:
-        distinct = dict.fromkeys(terms[index])
+        distinct = set(terms[index])
         # Divided by a root, or else only the longest would win, or only the shortest.
-        return sum(frequency[term] for term in distinct) / (len(distinct) + 3) ** 0.5
+        return sum(frequency[term] for term in distinct) / math.sqrt(len(distinct) + 3)
 
     whole = [index for index in range(len(sentences)) if len(_WORD.findall(sentences[index])) >= 4]
     best = sorted(whole, key=lambda index: (-score(index), index))
@@ -193,4 +199,5 @@ def _terms(sentence: str) -> list[str]:
 def _shortened(line: str, length: int) -> str:
     if len(line) <= length:
         return line
-    return line[: length - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+    words = line[:length].rpartition(" ")[0] or line[: length - 1]
+    return words.rstrip(" ,;:") + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,7 +21,8 @@ __all__ = ["Bars", "Terminal"]
 
 # Of a long row of equals only the ends are shown.
 SHOWN_ROWS = 6
-SHOWN_SNAPSHOTS = 4
+SHOWN_SNAPSHOTS = 6
+SHOWN_NAME = 40
 
 
 class Bars:
@@ -33,23 +35,25 @@ class Bars:
 
     def examined(self, document: str, problem: str | None) -> None:
         """Show one more document, and what was wrong with it."""
-        note = document if problem is None else f"{document} {problem}"
+        note = _shortened(document) if problem is None else f"{_shortened(document)} {problem}"
         self._progress.update(self._documents, advance=1, note=note)
 
     def saved(self, batches: int) -> None:
         """Show how many batches are in storage."""
         self._progress.update(self._batches, completed=batches)
 
-    def note(self, text: str) -> None:
-        """Show a word beside the bar of the documents."""
-        self._progress.update(self._documents, note=text)
+    def in_the_middle_of(self, document: str) -> None:
+        """Show which document was begun and is not done."""
+        self._progress.update(self._documents, note=f"in the middle of {_shortened(document)}")
 
 
 class Terminal:
     """The screen. Texts are shown as they are: a file may be called `[red]`."""
 
     def __init__(self) -> None:
-        self.console = Console(markup=False, highlight=False, emoji=False)
+        # Into a file or a pipe, lines may be longer than a screen is wide.
+        width = None if sys.stdout.isatty() else 120
+        self.console = Console(markup=False, highlight=False, emoji=False, width=width)
 
     def heading(self, text: str) -> None:
         """Begin an act."""
@@ -92,11 +96,9 @@ class Terminal:
             "superstep", "executors", "calls before the kill", "calls after", "", box=None, padding=(0, 2)
         )
         flight = next((index for index, row in enumerate(rows) if row.first and row.second), 0)
-        previous = -1
-        for index in _ends_and(flight, len(rows)):
-            if index != previous + 1:
-                table.add_row("…", f"{index - previous - 1} more", "", "", "")
-            previous = index
+        for index, left_out in _with_gaps(_ends_and(flight, len(rows))):
+            if left_out:
+                table.add_row("…", f"{left_out} more", "", "", "")
             row = rows[index]
             again, style = ("done again", "yellow") if row.first and row.second else ("", "")
             cells = (
@@ -127,7 +129,8 @@ class Terminal:
         children: dict[str | None, list[CheckpointSnapshot]] = {}
         for snapshot in checkpoint.snapshots:
             children.setdefault(snapshot.parent_snapshot_id, []).append(snapshot)
-        top = Tree(Text(f"checkpoint {checkpoint.checkpoint_id}", style="bold"))
+        columns = "  (id, boundary, supersteps so far, status, who ran)"
+        top = Tree(Text.assemble((f"checkpoint {checkpoint.checkpoint_id}", "bold"), (columns, "dim")))
         open_branches = [(top, children[None])]
         while open_branches:
             node, begins = open_branches.pop()
@@ -136,7 +139,7 @@ class Terminal:
                 alone = len(begins) == 1
                 place = node if alone else node.add(Text(notes.get(begin.snapshot_id, "a branch"), "yellow"))
                 row = _straight(begin, children)
-                self._add_row(place, row, checkpoint, notes)
+                self._add_row(place, row, checkpoint, notes if alone else {**notes, begin.snapshot_id: ""})
                 if row[-1].snapshot_id in children:
                     open_branches.append((place, children[row[-1].snapshot_id]))
         self.console.print(top)
@@ -144,16 +147,21 @@ class Terminal:
     def _add_row(
         self, place: Tree, row: Sequence[CheckpointSnapshot], checkpoint: Checkpoint, notes: Mapping[str, str]
     ) -> None:
-        left_out = 0
-        for index, snapshot in enumerate(row):
-            in_the_middle = SHOWN_SNAPSHOTS <= index < len(row) - SHOWN_SNAPSHOTS
-            if in_the_middle and snapshot.snapshot_id not in notes and len(row) > 3 * SHOWN_SNAPSHOTS:
-                left_out += 1
-                continue
+        shown = [
+            index
+            for index, snapshot in enumerate(row)
+            if index < SHOWN_SNAPSHOTS or index >= len(row) - SHOWN_SNAPSHOTS or snapshot.snapshot_id in notes
+        ]
+        for index, left_out in _with_gaps(shown):
             if left_out:
                 place.add(Text(f"… {left_out} more", style="dim"))
-                left_out = 0
+            snapshot = row[index]
             place.add(_label(snapshot, checkpoint, notes.get(snapshot.snapshot_id, "")))
+
+
+def _shortened(document: str) -> str:
+    """Keep the end of a name, which tells more than its folders."""
+    return document if len(document) <= SHOWN_NAME else f"…{document[1 - SHOWN_NAME :]}"
 
 
 def _straight(
@@ -171,7 +179,7 @@ def _label(snapshot: CheckpointSnapshot, checkpoint: Checkpoint, note: str) -> T
     label = Text.assemble(
         (f"…{snapshot.snapshot_id[-6:]}", "cyan"),
         f"  {snapshot.boundary}",
-        (f"  superstep {snapshot.superstep}", "dim"),
+        f"  {snapshot.superstep}",
         (f"  {snapshot.status}", "dim"),
     )
     if snapshot.manifest.executors:
@@ -184,7 +192,7 @@ def _label(snapshot: CheckpointSnapshot, checkpoint: Checkpoint, note: str) -> T
 
 
 def _several(executors: Sequence[str]) -> str:
-    return executors[0] if len(executors) == 1 else f"{executors[0]} … {executors[-1]}"
+    return executors[0] if len(executors) == 1 else f"{executors[0]}…{executors[-1].rpartition('-')[2]}"
 
 
 def _ends_and(middle: int, count: int) -> list[int]:
@@ -193,3 +201,14 @@ def _ends_and(middle: int, count: int) -> list[int]:
     return [
         index for index in range(count) if index < SHOWN_ROWS or index >= count - SHOWN_ROWS or index in near
     ]
+
+
+def _with_gaps(shown: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield each row to show with the number of rows left out before it; a gap of one is shown too."""
+    previous = -1
+    for index in shown:
+        gap = index - previous - 1
+        if gap == 1:
+            yield index - 1, 0
+        yield index, gap if gap > 1 else 0
+        previous = index

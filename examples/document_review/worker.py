@@ -90,6 +90,7 @@ def _gate(batch: int) -> Callable[[int, str], Awaitable[None]]:
 
     async def wait(number: int, document: str) -> None:
         if number == batch:
+            await asyncio.sleep(0)  # a turn of the loop, in which the other reviewers begin too
             _say({"event": "gate", "batch": number, "document": document})
             await asyncio.to_thread(os.read, 0, 1)
 

@@ -19,6 +19,7 @@ from typing import Never
 from documents import examine
 from messages import AllReviewed, Batch, Decision, Job, Outcome, Question, Review, Reviewed
 from report import publish, rejection, report
+from summarise import reading_minutes
 from ticks import TickLog
 
 from branchpoint import (
@@ -198,11 +199,12 @@ def build(services: Services) -> Workflow:
 
 def _question(done: AllReviewed, reviews: list[Review]) -> Question:
     summaries = [review.summary for review in reviews if review.summary is not None]
+    words = sum(summary.words for summary in summaries)
     return Question(
         root=done.root,
         documents=len(reviews),
-        words=sum(summary.words for summary in summaries),
-        minutes=sum(summary.minutes for summary in summaries),
+        words=words,
+        minutes=reading_minutes(words),
         problems=tuple(f"{review.document}: {review.problem}" for review in reviews if review.problem),
         broken_links=sum(len(review.broken_links) for review in reviews),
         closed_folders=done.closed_folders,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from branchpoint.checkpoint import Checkpoint, Format
@@ -126,6 +127,7 @@ async def test_r33_a_torn_tail_is_never_shown_and_cut_off_by_the_next_write(runs
         assert (await reopen().load_head("order-17")).head_snapshot_id == checkpoint.head_snapshot_id
         assert path.stat().st_size == size + len(tail)  # reading mends nothing
         await checkpoint.commit_snapshot(state(9, tail=len(tail)))
+        assert path.stat().st_size == ends_of(path)[-1]
         assert lineage(await reopen().load("order-17")) == lineage(checkpoint)
     assert len(bodies_of(path)[1]) == 1 + 3 + 7
 
@@ -373,6 +375,21 @@ async def test_a_prune_that_fails_leaves_the_old_journal(
     disk.mend()
     await checkpoint.prune()
     assert len((await reopen().load("order-17")).snapshots) == 1
+
+
+async def test_a_prune_that_would_lose_something_removes_nothing(runs: Path, reopen: Open) -> None:
+    storage = reopen()
+    checkpoint = await grown(storage, commits=3)
+    before = journal_of(runs).read_bytes()
+    header = msgspec.structs.replace(checkpoint.header, generation=1)
+    head = checkpoint.head_snapshot_id
+    assert head is not None
+    for keep, parts in (([head], frozenset({"A" * 22})), (["nobody", head], frozenset(checkpoint.parts))):
+        with pytest.raises(CorruptCheckpointError, match="order-17"):
+            await storage.prune(
+                checkpoint, header=header, keep=keep, parts=parts, expected_head_snapshot_id=head
+            )
+        assert journal_of(runs).read_bytes() == before
 
 
 async def test_a_folder_that_vanishes_is_an_error_of_the_storage(tmp_path: Path, format: Format) -> None:

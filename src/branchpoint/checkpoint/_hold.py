@@ -27,7 +27,8 @@ class Guard:
 
     def __init__(self, checkpoint_id: str) -> None:
         self._checkpoint_id = checkpoint_id
-        self._lock = threading.Lock()
+        # Reentrant: the collector may drop a forgotten hold of this guard while the lock is taken.
+        self._lock = threading.RLock()
         self._token: object | None = None
         self._owner = ""
         self._closing = False

@@ -148,7 +148,9 @@ def _defaultdict(walk: Walk, value: collections.defaultdict[Any, Any], depth: in
 def _bare(value: Any) -> None:
     if value.__dict__:
         raise Refusal(
-            UnsupportedValueError, value, f"it has attributes of its own ({', '.join(sorted(value.__dict__))})"
+            UnsupportedValueError,
+            value,
+            f"it has attributes of its own ({', '.join(sorted(value.__dict__))})",
         )
 
 

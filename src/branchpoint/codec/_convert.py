@@ -285,7 +285,8 @@ class _Conversion:
             return value
         if type(value) is collections.defaultdict:
             return collections.defaultdict(value.default_factory, converted)
-        return (_FROM_DICT.get(type(value)) or make or dict)(converted)
+        keeps = _FROM_DICT.get(type(value)) if isinstance(value, cls) else make
+        return (keeps or dict)(converted)
 
     def key(self, key: Any, tp: Any, path: str, depth: int) -> Any:
         try:

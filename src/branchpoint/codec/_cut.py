@@ -30,7 +30,7 @@ from branchpoint.codec._parts import Part, part_of
 
 __all__ = [
     "BLOB", "FRAME", "INLINE", "LEVELS", "NODE_MAX", "NODE_MIN", "ROOT", "SEGMENT_MASK", "SEGMENT_MAX",
-    "Node", "fold", "inlined",
+    "Cache", "Node", "fold", "inlined",
 ]  # fmt: skip
 
 INLINE: Final = 96
@@ -64,12 +64,27 @@ def inlined(notation: Notation, data: bytes, refs: tuple[Part, ...]) -> tuple[by
     return notation.reference(part.digest), (part,)
 
 
+class Cache:
+    """Nodes that were made the last time; a node is recognised by the data of its children."""
+
+    __slots__ = ("made", "used")
+
+    def __init__(self, earlier: Cache | None = None) -> None:
+        self.made: dict[tuple[bytes, ...], Node] = {} if earlier is None else earlier.used
+        self.used: dict[tuple[bytes, ...], Node] = {}
+
+
 def fold(
-    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, level: int
+    notation: Notation,
+    children: Sequence[Node],
+    mapping: bool,
+    leaf: bool,
+    level: int,
+    cache: Cache | None = None,
 ) -> tuple[bytes, tuple[Part, ...]]:
     """Group items (`leaf`) or nodes until they fit into one node; return its data and its references."""
-    while sum(len(child.data) for child in children) + len(children) > ROOT:
-        groups = _group(notation, children, mapping, leaf, level)
+    while sum([len(child.data) for child in children]) + len(children) > ROOT:
+        groups = _group(notation, children, mapping, leaf, level, cache)
         if groups is None:
             break
         children, leaf, level = groups, False, level + 1
@@ -86,8 +101,26 @@ def _join(
     return (notation.join_dict(items) if mapping else notation.join_list(items)), refs
 
 
+def _node(
+    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, cache: Cache | None
+) -> Node:
+    if cache is None:
+        return Node(*inlined(notation, *_join(notation, children, mapping, leaf)), children[-1].hash)
+    key = (b"leaf" if leaf else b"", *[child.data for child in children])
+    node = cache.made.get(key)
+    if node is None:
+        node = Node(*inlined(notation, *_join(notation, children, mapping, leaf)), children[-1].hash)
+    cache.used[key] = node
+    return node
+
+
 def _group(
-    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, level: int
+    notation: Notation,
+    children: Sequence[Node],
+    mapping: bool,
+    leaf: bool,
+    level: int,
+    cache: Cache | None,
 ) -> list[Node] | None:
     """The nodes of the level above, or None where all children belong into one node."""
     bit = 1 << (_FIRST_BIT + level % _BITS)
@@ -96,12 +129,13 @@ def _group(
     last = len(children) - 1
     for place, child in enumerate(children):
         size += len(child.data) + 1
-        if place == last or (size >= NODE_MIN and (child.hash & bit or size >= NODE_MAX)):
+        # A node of one node would make no progress, however the hashes fall.
+        full = size >= NODE_MIN and (leaf or place > start) and (child.hash & bit or size >= NODE_MAX)
+        if full or place == last:
             if start == 0 and place == last:
                 return None
             if leaf or place > start:
-                data, refs = inlined(notation, *_join(notation, children[start : place + 1], mapping, leaf))
-                groups.append(Node(data, refs, child.hash))
+                groups.append(_node(notation, children[start : place + 1], mapping, leaf, cache))
             else:
                 groups.append(child)
             start = place + 1

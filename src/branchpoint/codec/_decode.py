@@ -123,7 +123,14 @@ class Reader:
             raise
         except RecursionError:
             raise
-        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, NotImplementedError) as error:
+        except (
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            NotImplementedError,
+        ) as error:
             raise Flaw(f"the payload of {type_id!r} has another shape ({error})") from error
 
     def _registered(self, type_id: str, tree: dict[str, Any]) -> Any:

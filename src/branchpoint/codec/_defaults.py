@@ -57,7 +57,9 @@ def _enum_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     def encode(value: Any) -> Any:
         name = value._name_
         if members.get(name) is not value:
-            raise UnsupportedValueError(f"{value!r} is not one of the members that {cls.__qualname__} declares")
+            raise UnsupportedValueError(
+                f"{value!r} is not one of the members that {cls.__qualname__} declares"
+            )
         return name
 
     def decode(payload: Any) -> Any:
@@ -97,7 +99,9 @@ def _namedtuple_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], A
     def encode(value: Any) -> Any:
         values = tuple(value)
         if len(values) != len(names):
-            raise UnsupportedValueError(f"this {cls.__qualname__} has {len(values)} items for {len(names)} fields")
+            raise UnsupportedValueError(
+                f"this {cls.__qualname__} has {len(values)} items for {len(names)} fields"
+            )
         payload = dict(zip(names, values, strict=True))
         if extras is not None and (found := extras(value)):
             payload[EXTRA] = found
@@ -118,8 +122,7 @@ def _struct_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
     defaults: dict[str, Any] = {}
     for field in msgspec.structs.fields(cls):
         if field.default is not msgspec.NODEFAULT:
-            default = field.default
-            defaults[field.name] = _Factory(lambda default=default: default)
+            defaults[field.name] = field.default
         elif field.default_factory is not msgspec.NODEFAULT:
             defaults[field.name] = _Factory(field.default_factory)
         else:
@@ -164,8 +167,7 @@ def _dataclass_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], An
     optional = []
     for field in declared:
         if field.default is not dataclasses.MISSING:
-            default = field.default
-            defaults[field.name] = _Factory(lambda default=default: default)
+            defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             defaults[field.name] = _Factory(field.default_factory)
         elif field.init:
@@ -178,7 +180,8 @@ def _dataclass_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], An
     new, put = object.__new__, object.__setattr__
     # Without slots and descriptors the instance's __dict__ is all there is to fill.
     direct = cls.__dictoffset__ != 0 and not any(
-        hasattr(type(getattr(cls, name, None)), "__set__") or name in dict(layout_of(cls).slots) for name in names
+        hasattr(type(getattr(cls, name, None)), "__set__") or name in dict(layout_of(cls).slots)
+        for name in names
     )
 
     def encode(value: Any) -> Any:
@@ -220,7 +223,7 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) == 1:
         single = operator.attrgetter(names[0])
         return lambda value: (single(value),)
-    return operator.attrgetter(*names)  # type: ignore[return-value]
+    return operator.attrgetter(*names)
 
 
 def _extras_of(cls: type[Any], names: frozenset[str]) -> Callable[[Any], dict[str, Any]] | None:

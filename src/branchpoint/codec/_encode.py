@@ -13,13 +13,14 @@ from zlib import crc32
 
 import msgspec
 
-from branchpoint.codec._cut import BLOB, FRAME, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Node, fold, inlined
+from branchpoint.codec._cut import BLOB, FRAME, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Cache, Node, fold, inlined
 from branchpoint.codec._format import Notation
-from branchpoint.codec._memo import HEAVY, LONG, Memo, Segment, Shape, item_token
+from branchpoint.codec._memo import HEAVY, LONG, Memo, Segment, Shape
 from branchpoint.codec._parts import Encoded, Part
 from branchpoint.codec._refusal import Refusal, TooDeep, refuse, surrogate_in
 from branchpoint.codec._registry import TypeEntry, by_type, entry_for_type
 from branchpoint.codec._shape import MAX_DEPTH
+from branchpoint.codec._tokens import item_token, proves
 from branchpoint.errors import BranchpointError, UnsupportedValueError
 
 __all__ = ["Cut", "Handler", "Walk", "handlers"]
@@ -236,9 +237,7 @@ class Walk:
             return self.tag({"$": name}, Cut(pair.data, pair.refs, items.weight, items.memo))
         return self.tag({"$": name}, [extra, items])
 
-    def set_items(
-        self, items: list[Any], depth: int, ordered: Callable[[Walk, list[Any]], list[Any]]
-    ) -> Any:
+    def set_items(self, items: list[Any], depth: int, ordered: Callable[[Walk, list[Any]], list[Any]]) -> Any:
         """The tree of the items of a set, in an order that depends on the items alone."""
         if depth > self.limit:
             raise TooDeep
@@ -333,7 +332,9 @@ class Walk:
     def _surrogate(self, tree: Any) -> Refusal:
         steps = surrogate_in(tree)
         refusal = Refusal(
-            UnsupportedValueError, "", "it holds a lone surrogate, which has no UTF-8 form; decode or replace it"
+            UnsupportedValueError,
+            "",
+            "it holds a lone surrogate, which has no UTF-8 form; decode or replace it",
         )
         refusal.steps = steps or []
         return refusal
@@ -394,6 +395,7 @@ class Walk:
         if memo is not None and memo.shape == shape:
             old, known = memo.segments, memo.children
         children: dict[Any, Memo] = {}
+        cache = Cache(None if memo is None or memo.shape != shape else memo.cache)
         segments: list[Segment] = []
         count = len(items)
         start = place = 0
@@ -406,7 +408,7 @@ class Walk:
                 elif place < len(old):
                     place += 1
             if segment is None or (not segment.closed and start + segment.count < count):
-                segment = self._segment(shape, items, start, segment, depth, known, children)
+                segment = self._segment(shape, items, start, segment, depth, known, children, cache)
             segments.append(segment)
             start += segment.count
         whole: int | None = 2 if self.notation.name == "json" else 3 if count >= 16 else 1
@@ -420,9 +422,9 @@ class Walk:
             data, refs = segments[0].data, segments[0].refs
         else:
             nodes = [segment.node for segment in segments]
-            data, refs = fold(self.notation, nodes, shape == "dict", False, LEVELS)
+            data, refs = fold(self.notation, nodes, shape == "dict", False, LEVELS, cache)
         self.size = max(weight, BLOB + 1)
-        return Cut(data, refs, weight, Memo(shape, segments, children, weight))
+        return Cut(data, refs, weight, Memo(shape, segments, children, weight, cache))
 
     def _segment(
         self,
@@ -433,6 +435,7 @@ class Walk:
         depth: int,
         known: Mapping[Any, Memo],
         children: dict[Any, Memo],
+        cache: Cache,
     ) -> Segment:
         """Encode items from `start` on until a segment ends; `base` is its beginning, done before."""
         nodes: list[Node] = []
@@ -464,9 +467,7 @@ class Walk:
             if child is not None and child.weight >= HEAVY:
                 children[place if shape != "dict" else key] = child
                 token = None  # it has a memo of its own
-            elif self.foreign != foreign and type(token) is bytes:
-                token = None
-            if token is None:
+            if token is None or not proves(token, self.foreign - foreign):
                 tokens = None
             elif tokens is not None:
                 tokens.append(token)
@@ -477,7 +478,8 @@ class Walk:
             if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
                 closed = True
                 break
-        data, refs = fold(self.notation, nodes, shape == "dict", True, 0)
+        # Only the last segment grows, so only its inner nodes are worth remembering.
+        data, refs = fold(self.notation, nodes, shape == "dict", True, 0, None if closed else cache)
         node = Node(*inlined(self.notation, data, refs), nodes[-1].hash)
         return Segment(tokens, nodes, closed, data, refs, node, whole, weight)
 

@@ -1,27 +1,21 @@
 """What an encoding remembers of a large value, so that looking at it again is quick.
 
-A memo is only ever in memory. It holds, for every segment of a large list or dict, the marshal bytes
-of its items as they were when they were encoded; a segment whose items still marshal to the same
-bytes is taken as it is. That is a proof only where the first encoding met nothing but exact `None`,
-bool, int, float, str, list, dict and tuple: among these, equal marshal bytes (version 2, which keeps
-no identities) mean equal types, equal values and equal order, so 1, 1.0 and True, -0.0 and 0.0 all
-differ. Items that were handed over already encoded are recognised by identity, and items of a
-registered type by the `fingerprint=` it was registered with.
-Whatever is not recognised is encoded again; then equal digests show that nothing changed.
+A memo is only ever in memory. It holds, for every segment of a large list or dict, the tokens of its
+items as they were when they were encoded, and their encoding; a segment whose items still have the
+same tokens is taken as it is (see `_tokens` for why that proves that nothing changed). Whatever is
+not recognised is encoded again; then equal digests show that nothing changed.
 """
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Sequence
-from operator import is_
-from struct import pack
 from typing import Any, Final, Literal
 
-from branchpoint.codec._cut import Node
-from branchpoint.codec._parts import Encoded, Part
+from branchpoint.codec._cut import Cache, Node
+from branchpoint.codec._parts import Part
+from branchpoint.codec._tokens import item_token, joined_tokens, lookup_key, same_items
 
-__all__ = ["HEAVY", "LONG", "Memo", "Segment", "Shape", "item_token", "joined_tokens"]
+__all__ = ["HEAVY", "LONG", "Memo", "Segment", "Shape"]
 
 Shape = Literal["list", "dict", "pairs"]
 """A list, a dict with plain keys, or the items of any other mapping."""
@@ -81,17 +75,7 @@ class Segment:
         """Whether these items are, unchanged, the ones that were encoded."""
         if len(items) != self.count:
             return False
-        token = self.token
-        if type(token) is bytes:
-            try:
-                return marshal.dumps(items, 2) == token
-            except ValueError:
-                return False
-        if token is None:
-            return False
-        if type(token[0]) is Encoded:
-            return all(map(is_, token, items))
-        return all(_same_entry(known, item) for known, item in zip(token, items, strict=True))
+        return self.token is not None and same_items(self.token, items)
 
 
 class Memo:
@@ -102,17 +86,24 @@ class Memo:
         segments: The segments of a long sequence, or ().
         children: Key, field or index -> the memo of a heavy value there.
         weight: All encoded bytes under it.
+        cache: The nodes above the segments, and inside the last one.
     """
 
-    __slots__ = ("_first", "children", "segments", "shape", "weight")
+    __slots__ = ("_first", "cache", "children", "segments", "shape", "weight")
 
     def __init__(
-        self, shape: Shape, segments: Sequence[Segment], children: dict[Any, Memo], weight: int
+        self,
+        shape: Shape,
+        segments: Sequence[Segment],
+        children: dict[Any, Memo],
+        weight: int,
+        cache: Cache | None = None,
     ) -> None:
         self.shape = shape
         self.segments = segments
         self.children = children
         self.weight = weight
+        self.cache = cache
         self._first: dict[Any, list[int]] | None = None
 
     def find(self, items: Sequence[Any], start: int, place: int) -> int:
@@ -127,11 +118,11 @@ class Memo:
             self._first = {}
             for number, segment in enumerate(segments):
                 if segment.first is not None:
-                    self._first.setdefault(_key(segment.first), []).append(number)
+                    self._first.setdefault(lookup_key(segment.first), []).append(number)
         token = item_token(items[start])
         if token is None:
             return -1
-        candidates = self._first.get(_key(token), ())
+        candidates = self._first.get(lookup_key(token), ())
         tried = 0
         for number in candidates:
             if number == place or (len(candidates) > _NEAR and number < place):
@@ -142,37 +133,3 @@ class Memo:
             if tried == _NEAR:
                 break
         return -1
-
-
-def item_token(item: Any) -> Any:
-    """What recognises one item when it is met again: marshal bytes, the item itself, or None."""
-    kind = type(item)
-    if kind is Encoded or (kind is tuple and len(item) == 2 and type(item[1]) is Encoded and type(item[0]) is str):
-        return item
-    try:
-        return marshal.dumps(item, 2)
-    except ValueError:
-        return None
-
-
-def joined_tokens(tokens: list[Any] | None) -> Any:
-    """The token of a segment: of a list of items, marshal bytes are the bytes of its items in a row."""
-    if not tokens:
-        return None
-    if all(type(token) is bytes for token in tokens):
-        return b"[" + pack("<i", len(tokens)) + b"".join(tokens)
-    kind = type(tokens[0])
-    if kind is not bytes and all(type(token) is kind for token in tokens):
-        return tuple(tokens)
-    return None
-
-
-def _key(token: Any) -> Any:
-    if type(token) is tuple:
-        return token[0], id(token[1])
-    return token if type(token) is bytes else id(token)
-
-
-def _same_entry(known: Any, item: Any) -> bool:
-    """Whether an entry of a dict has the same key and the very same encoded value."""
-    return known[1] is item[1] and type(item[0]) is str and known[0] == item[0]

@@ -97,7 +97,9 @@ def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
             raise Flaw(f"a list or a dict is expected here ({error})") from None
         again = notation.join_dict([notation.entry(key, item) for key, item in result.items()])
     if again != data:
-        raise Flaw("the bytes are not the ones that this value is written with (spacing, repeated keys or the like)")
+        raise Flaw(
+            "the bytes are not the ones that this value is written with (spacing, repeated keys or the like)"
+        )
     return result  # type: ignore[no-any-return]
 
 

@@ -50,7 +50,7 @@ def _float(reader: Reader, payload: Any) -> float:
 
 
 def _dict(reader: Reader, payload: Any) -> dict[Any, Any]:
-    value = _unique(reader.pairs(payload), {})
+    value: dict[Any, Any] = _unique(reader.pairs(payload), {})
     if all(type(key) is str and key[:1] != "$" for key in value):
         raise Flaw("a dict with plain keys is written without a tag")
     return value
@@ -58,9 +58,7 @@ def _dict(reader: Reader, payload: Any) -> dict[Any, Any]:
 
 def _unique(pairs: list[tuple[Any, Any]], target: Any) -> Any:
     for key, value in pairs:
-        dict.__setitem__(target, key, value) if type(target) is not collections.OrderedDict else (
-            target.__setitem__(key, value)
-        )
+        target[key] = value
     if len(target) != len(pairs):
         raise Flaw("a key comes twice")
     return target

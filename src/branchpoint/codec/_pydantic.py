@@ -58,7 +58,7 @@ def codec_for(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         expected = payload.keys() - {_EXTRA, _PRIVATE}
         if extra:
             expected = expected | extra.keys()
-        if given != expected:
+        if given != expected or len(expected) < len(names):
             payload[_GIVEN] = sorted(given)
         return payload
 
@@ -106,8 +106,13 @@ def _private(cls: Any, saved: dict[str, Any] | None) -> dict[str, Any] | None:
         if saved:
             raise FieldMismatch(f"it has no private attribute {next(iter(saved))!r} any more")
         return None
-    saved = saved or {}
-    for name in saved:
+    values = dict(saved or {})
+    for name in values:
         if name not in declared:
             raise FieldMismatch(f"it has no private attribute {name!r} any more")
-    return dict(saved)
+    for name, attribute in declared.items():
+        if name not in values:  # added since, or never set: then there is no default either
+            default = attribute.get_default()
+            if type(default).__name__ != "PydanticUndefinedType":
+                values[name] = default
+    return values

@@ -148,7 +148,16 @@ def register_state_type(
 
         def decorate(decorated: Any) -> Any:
             _register(
-                decorated, type_id, encoder, decoder, version, upgrades, json_schema, immutable, copy, fingerprint
+                decorated,
+                type_id,
+                encoder,
+                decoder,
+                version,
+                upgrades,
+                json_schema,
+                immutable,
+                copy,
+                fingerprint,
             )
             return decorated
 
@@ -174,11 +183,11 @@ def _register(
     name = f"{cls.__module__}.{cls.__qualname__}"
     if cls in BUILTIN_TYPES:
         raise DefinitionError(f"{name} is kept by the format itself and cannot be registered")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise DefinitionError(f"{name}: version must be an int from 1, not {version!r}")
     steps = dict(upgrades or {})
     for step in steps:
-        if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step < version:
+        if type(step) is not int or not 1 <= step < version:
             raise DefinitionError(
                 f"{name}: upgrades[{step!r}] leads nowhere; keys are the versions 1..{version - 1} that "
                 f"are older than version={version}"
@@ -242,7 +251,7 @@ def _checked_id(cls: type[Any], type_id: str | None, name: str) -> str:
                 stacklevel=4,
             )
         return name  # a parametrised model keeps its brackets, which no chosen id may have
-    if not isinstance(type_id, str) or not _ID.fullmatch(type_id):
+    if not _ID.fullmatch(str(type_id)) or type(type_id) is not str:
         raise DefinitionError(
             f"{name}: a type id is a text without spaces, quotes, commas, brackets and '|', and does not "
             f"begin with '$'; {type_id!r} is not"
@@ -309,7 +318,7 @@ def _derive_id(type_id: str) -> TypeEntry | None:
     from branchpoint.codec._typeexpr import parse_type_expression
 
     try:
-        arguments = parse_type_expression(f"tuple{type_id[opened:]}").__args__  # type: ignore[attr-defined]
+        arguments = parse_type_expression(f"tuple{type_id[opened:]}").__args__
         cls = base.cls[arguments]
     except (TypeError, ValueError):  # UnregisteredTypeError is one too: then nothing of that id is known
         return None

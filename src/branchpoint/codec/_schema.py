@@ -111,7 +111,9 @@ class _Builder:
         if plain is not None:
             return dict(plain)
         if is_union(tp):
-            return {"anyOf": [self.schema(member) for member in typing.get_args(tp)]}
+            members = [member for member in typing.get_args(tp) if member is not msgspec.UnsetType]
+            schemas = [self.schema(member) for member in members]
+            return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         cls = typing.get_origin(tp) or tp
         if cls is typing.Literal:
             return {"enum": [to_json(choice) for choice in typing.get_args(tp)]}

@@ -49,7 +49,9 @@ def _untied(source: Notation, tree: Any, parts: Mapping[str, bytes]) -> Any:
     if digest is not None:
         return _untied(source, resolve(source, digest, parts), parts)
     if "$l" in tree:
-        return [_untied(source, item, parts) for leaf in nodes_of(source, tree, False, parts) for item in leaf]
+        return [
+            _untied(source, item, parts) for leaf in nodes_of(source, tree, False, parts) for item in leaf
+        ]
     if "$d" in tree:
         leaves = nodes_of(source, tree, True, parts)
         return {key: _untied(source, item, parts) for leaf in leaves for key, item in leaf.items()}

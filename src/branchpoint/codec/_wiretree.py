@@ -30,7 +30,9 @@ def load(notation: Notation, data: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeError, TypeError, ValueError, OverflowError) as error:
         raise Flaw(f"this is no {notation.name} ({error})") from None
     if again != data:
-        raise Flaw("the bytes are not the ones that this value is written with (spacing, repeated keys or the like)")
+        raise Flaw(
+            "the bytes are not the ones that this value is written with (spacing, repeated keys or the like)"
+        )
     return tree
 
 

@@ -55,6 +55,13 @@ class Cell:
             self._live = medium.decode(self._encoded, self.path)
         return self._live
 
+    def take(self, medium: Medium | None) -> Any:
+        """Return the value to a new owner; the engine keeps only its encoding."""
+        value = self.value(medium)
+        if self._encoded is not None:
+            self._live = _NOTHING
+        return value
+
     def set(self, value: Any) -> None:
         """Replace the value; what was learned about the old one helps to encode the new one."""
         self._live = value

@@ -98,7 +98,7 @@ class Superstep:
         executor = self.state.graph.spawn(executor_id)
         saved = self.state.executors.get(executor_id)
         if saved is not None:
-            await hydrate(executor, saved.value(self.state.medium))
+            await hydrate(executor, saved.take(self.state.medium))
         self.live[executor_id] = executor
         return executor
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NewType, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Union, get_args, get_origin
 
 import typing_extensions
 
@@ -33,11 +34,11 @@ class HandlerTable:
     def __init__(self, handlers: Sequence[HandlerSpec], responses: Sequence[ResponseSpec]) -> None:
         self.handlers = tuple(handlers)
         self.responses = tuple(responses)
-        plain = [spec for spec in self.handlers if _is_plain(spec.message_type)]
-        # With bare classes only, an exact hit needs no look at the other handlers.
-        self._exact: dict[Any, HandlerSpec] = (
-            {spec.message_type: spec for spec in plain} if len(plain) == len(self.handlers) else {}
-        )
+        # An exact hit needs no look at the other handlers, unless one says more about a class.
+        refined = any(_is_refined(spec.message_type) for spec in self.handlers)
+        self._exact: dict[Any, HandlerSpec] = {
+            spec.message_type: spec for spec in self.handlers if not refined and _is_plain(spec.message_type)
+        }
 
     def find(self, message: Any) -> HandlerSpec | None:
         """Return the handler for a message, or None when there is none."""
@@ -88,6 +89,10 @@ def find_response_handler(executor: Executor, request: Any, response: Any) -> Re
 
 def _is_plain(tp: Any) -> bool:
     return isinstance(tp, type) and get_origin(tp) is None and not typing_extensions.is_typeddict(tp)
+
+
+def _is_refined(tp: Any) -> bool:
+    return not _is_plain(tp) and tp is not Any and get_origin(tp) not in (Union, UnionType)
 
 
 def _fits(subject: Any, tp: Any, strict: bool) -> bool:

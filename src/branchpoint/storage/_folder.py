@@ -124,6 +124,13 @@ class Folder:
                 return  # an earlier reply was lost
             refuse(stored=journal.standing.head)
             format = journal.standing.preamble.format  # noqa: A001
+            missing = parts.difference(*(commit.parts for commit in journal.commits))
+            if missing or not set(keep) <= set(_lineage(journal)):
+                # The one operation that throws bytes away makes sure that it has what should stay.
+                raise CorruptCheckpointError(
+                    f"{place}: {len(missing)} parts or some snapshots that should stay are not in the journal. "
+                    "Nothing was removed; load the checkpoint again before you prune it."
+                )
             bodies = [header_body(header, format=format), *_kept(journal, set(keep), parts, format)]
             replace(self._disk, path, self._temporary(place), bodies, format=format)
 

@@ -119,7 +119,12 @@ def seal_record(body: bytes, *, start: int, key: bytes, format: Format) -> Recor
         start: The place in the file where the record will begin.
         key: The seal of the header; `b""` for the header itself.
         format: The format of the journal.
+
+    Raises:
+        ValueError: A JSON body has a line break, which would end the record; parts never have one.
     """
+    if format == "json" and b"\n" in body:
+        raise ValueError("the body of a record in JSON is one line")
     overhead = _JSON_BODY if format == "json" else _FRAME_BODY
     # In JSON the body's opening brace gives way to the seal, and a line break follows.
     return Record(start, start + overhead + len(body), _seal(body, start, key), body)

@@ -79,12 +79,13 @@ def holding(folder: Path, stripe: int, *, shared: bool = False, wait: bool = Tru
     try:
         yield _lock(descriptor, shared=shared, wait=wait)
     finally:
-        # Said out loud, because a child forked in between may keep the open file alive.
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        finally:
-            _held.discard(descriptor)
-            os.close(descriptor)
+        if descriptor in _held:  # not so in a child that was forked inside the block
+            try:
+                # Said out loud, because such a child may keep the open file alive a moment longer.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                _held.discard(descriptor)
+                os.close(descriptor)
 
 
 def _lock(descriptor: int, *, shared: bool, wait: bool) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from branchpoint import codec
 from branchpoint.checkpoint import (
+    Capability,
     Checkpoint,
     CheckpointSnapshot,
+    CheckpointStorage,
     Format,
     Header,
     Manifest,
@@ -200,10 +203,9 @@ async def test_a_failed_prune_changes_nothing_and_nothing_to_prune_is_no_call() 
 
 async def test_a_storage_without_prune_says_so() -> None:
     class Plain(TinyStorage):
-        capabilities = frozenset()
-        prune = TinyStorage.__mro__[1].prune
-        list_checkpoints = TinyStorage.__mro__[1].list_checkpoints
-        load_head = TinyStorage.__mro__[1].load_head
+        capabilities: ClassVar[frozenset[Capability]] = frozenset()
+        prune = CheckpointStorage.prune
+        load_head = CheckpointStorage.load_head
 
     async with Plain() as storage:
         cp = new_checkpoint(storage)
@@ -390,8 +392,6 @@ async def test_wrong_buckets_are_found_at_load(stored: Stored) -> None:
     for state in states:
         part, _ = codec.encode_state(state, format=stored.storage.serialization_format)
         stored.parts.update(codec.new_parts(part, ()))
-        import msgspec
-
         stored.manifests[1] = msgspec.structs.replace(stored.manifests[1], root=part.digest)
         with pytest.raises(CorruptCheckpointError, match="run-1"):
             stored.load()
@@ -464,6 +464,19 @@ async def test_a_lazy_load_leaves_old_snapshots_behind_until_asked() -> None:
     await lazy.load_snapshot(old.snapshot_id)
     assert len(storage.calls) == calls
     assert not lazy.snapshots[0].is_loaded
+
+
+async def test_the_head_is_never_left_behind(stored: Stored) -> None:
+    cp = Checkpoint.restore(
+        header=stored.header,
+        manifests=stored.manifests,
+        head_snapshot_id=stored.head,
+        parts=stored.parts,
+        checkpoint_storage=stored.storage,
+        unloaded=[found.snapshot_id for found in stored.manifests],
+    )
+    assert [found.is_loaded for found in cp.snapshots] == [False, False, True]
+    assert cp.snapshots[2].state["workflow_state"]["iteration_count"] == 3
 
 
 async def test_a_lazy_checkpoint_commits_forks_and_prunes_by_itself() -> None:

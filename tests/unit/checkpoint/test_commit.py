@@ -163,7 +163,7 @@ async def test_the_status_of_an_edit_follows_what_is_pending(cp: Checkpoint) -> 
 
 
 async def test_a_small_hand_made_state_is_kept_as_it_is(cp: Checkpoint) -> None:
-    state = {
+    state: dict[str, Any] = {
         "workflow_state": {},
         "executor_states": {},
         "edge_states": {},
@@ -350,6 +350,20 @@ async def test_a_storage_call_cancelled_from_inside_is_no_cancellation_of_the_ca
     faults.before = asyncio.CancelledError()
     with pytest.raises(StorageError, match="refresh"):
         await cp.commit_snapshot(make_state(1))
+    assert cp.in_use_by is None
+    await cp.commit_snapshot(make_state(1))
+
+
+async def test_a_storage_call_cancelled_before_it_began_frees_the_checkpoint() -> None:
+    storage = TinyStorage()
+    cp = new_checkpoint(storage)
+    committing = asyncio.create_task(cp.commit_snapshot(make_state(1)))
+    await asyncio.sleep(0)
+    (call,) = (task for task in asyncio.all_tasks() if task.get_name().startswith("the commit of"))
+    call.cancel()
+    with pytest.raises(StorageError, match="refresh"):
+        await committing
+    assert storage.calls == []
     assert cp.in_use_by is None
     await cp.commit_snapshot(make_state(1))
 

@@ -36,6 +36,14 @@ def test_it_is_freed_by_every_ending() -> None:
     assert cp.in_use_by is None
 
 
+def test_a_forgotten_hold_may_be_collected_while_its_guard_is_busy() -> None:
+    guard = Guard("cp")
+    token = guard.take("forgotten")
+    with guard._lock:  # where the collector may find it
+        guard.give_back(token)
+    assert guard.owner is None
+
+
 def test_of_many_threads_one_gets_it() -> None:
     cp = new_checkpoint()
     start, results = threading.Barrier(8), list[object]()

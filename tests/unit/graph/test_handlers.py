@@ -446,6 +446,25 @@ async def test_decorators_may_stand_above_and_below() -> None:
     assert (above.output_types, below.output_types) == ((str,), (Order,))
 
 
+def test_names_are_looked_up_where_the_method_was_written_not_its_wrapper() -> None:
+    elsewhere: dict[str, Any] = {"functools": functools}
+    exec(
+        "def loud(method):\n"
+        "    @functools.wraps(method)\n"
+        "    async def wrapper(*args):\n"
+        "        return await method(*args)\n"
+        "    return wrapper\n",
+        elsewhere,
+    )
+
+    class Wrapped(Executor):
+        @handler
+        @elsewhere["loud"]  # type: ignore[untyped-decorator]
+        async def below(self, message: Order, ctx: WorkflowContext[Late]) -> None: ...
+
+    assert Wrapped("w").output_types == [Late]
+
+
 def test_a_decorated_method_stays_a_method_that_tests_can_call() -> None:
     assert asyncio.run(Base("b").on_word("x", None)) == "base"  # type: ignore[arg-type]
     assert isinstance(FunctionExecutor(lambda message: None, "f", input=str).function, Callable)  # type: ignore[arg-type]

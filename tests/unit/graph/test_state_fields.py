@@ -317,6 +317,7 @@ MUTATIONS: list[tuple[Any, Callable[[Any], Any]]] = [
     ([1, 2], lambda value: value.reverse()),
     ({"a": 1}, lambda value: value.update(b=2)),
     ({"a": 1, "b": 2}, lambda value: value.update(a=value.pop("a"))),
+    ({"a": 1}, lambda value: value.update(b=value.pop("a"))),
     ({1}, lambda value: value.add(2)),
     ({1, 2}, lambda value: value.discard(2)),
     (bytearray(b"a"), lambda value: value.extend(b"b")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,6 +74,22 @@ class FailingDisk(Disk):
     def _fail(self, what: str) -> None:
         if what in self.broken:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class HesitantDisk(Disk):
+    """A disk whose next sync, once it is `armed`, takes until `go` is set and fails then."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        if self.armed:
+            self.armed = False
+            self.reached.set()
+            self.go.wait()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(descriptor)
 
 
 class StoppingDisk(Disk):

@@ -16,7 +16,28 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+try:
+    from terminal import Terminal
+except ModuleNotFoundError as missing:
+    print(
+        f"The play needs {missing.name}: run make demo, or pip install 'branchpoint[demo]'.", file=sys.stderr
+    )
+    sys.exit(2)
+from counting import counted
+from documents import Found, NotReadableError, find, to_name
+from place import Place
+from play import Play, PlayError
+
 PROJECT = Path(__file__).resolve().parents[2]
+
+
+class CannotBeginError(Exception):
+    """The play cannot begin; holds what is wrong, and what to do."""
+
+    def __init__(self, wrong: str, advice: str) -> None:
+        super().__init__(wrong)
+        self.wrong = wrong
+        self.advice = advice
 
 
 def main(arguments: list[str]) -> int:
@@ -24,42 +45,22 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ticks still shows the rest
-    try:
-        from terminal import Terminal
-    except ModuleNotFoundError as error:
-        print(f"The play needs {error.name}: pip install 'branchpoint[demo]', or make demo.", file=sys.stderr)
-        return 2
-    from counting import counted
-    from documents import NotReadableError, find, to_name
-    from place import Place
-    from play import Play, PlayError
-
     terminal = Terminal()
-    if not options.yes and not sys.stdin.isatty():
-        terminal.trouble(
-            "A person is asked before the report is published, and there is no terminal to ask at."
-        )
-        terminal.say("Run it in a terminal, or let it answer by itself: --yes, or make demo ARGS=--yes")
-        return 2
-    places = options.docs or _own_documents()
     try:
-        found = find(places)
-    except NotReadableError as error:
-        terminal.trouble(f"These documents cannot be reviewed: {error}")
+        _expect_a_person(options)
+        places = [Path(os.path.abspath(one)) for one in options.docs or _own_documents()]
+        found = _found(places)
+        place = _new_place(options.store)
+    except CannotBeginError as error:
+        terminal.trouble(error.wrong)
+        terminal.say(error.advice)
         return 2
-    if not found.documents:
-        terminal.trouble(f"There are no documents in {', '.join(map(to_name, places))}.")
-        terminal.say(
-            "Text and Markdown files count (.md .txt .rst .adoc .org, README); hidden folders do not."
-        )
-        return 2
-    place = Place(_new_folder(options.store))
     terminal.say(f"{counted(len(found.documents), 'document')} under {found.root}")
     play = Play(
         terminal,
         place,
         found,
-        [Path(os.path.abspath(one)) for one in places],
+        places,
         batch_size=options.batch,
         pace=options.pace,
         unattended=options.yes,
@@ -74,18 +75,53 @@ def main(arguments: list[str]) -> int:
     return 1
 
 
+def _expect_a_person(options: argparse.Namespace) -> None:
+    if not options.yes and not sys.stdin.isatty():
+        raise CannotBeginError(
+            "A person is asked before the report is published, and there is no terminal to ask at.",
+            "Run it in a terminal, or let it answer by itself: --yes, or make demo ARGS=--yes",
+        )
+
+
 def _own_documents() -> list[Path]:
     """Return the project's own documents: the folder of its docs, and what lies beside its README."""
     return [place for place in (PROJECT / "docs", *sorted(PROJECT.glob("*.md"))) if place.exists()]
 
 
-def _new_folder(store: Path | None) -> Path:
+def _found(places: list[Path]) -> Found:
+    try:
+        found = find(places)
+    except NotReadableError as error:
+        raise CannotBeginError(
+            f"These documents cannot be reviewed: {error}", "Choose: --docs FOLDER"
+        ) from error
+    if not found.documents:
+        closed = [f"{folder} could not be opened." for folder in found.closed_folders]
+        raise CannotBeginError(
+            f"There are no documents in {', '.join(map(to_name, places))}.",
+            " ".join(
+                [
+                    *closed,
+                    "Text and Markdown files count (.md .txt .rst .adoc .org, README); hidden folders do not.",
+                ]
+            ),
+        )
+    return found
+
+
+def _new_place(store: Path | None) -> Place:
     """Make a folder for this play alone, in the store or in the system's place for temporary files."""
-    if store is None:
-        return Path(tempfile.mkdtemp(prefix="branchpoint-demo-"))
-    store.mkdir(parents=True, exist_ok=True)
-    now = datetime.now().astimezone()
-    return Path(tempfile.mkdtemp(prefix=f"{now:%Y-%m-%d-%H%M%S}-", dir=os.path.abspath(store)))
+    try:
+        if store is None:
+            return Place(Path(tempfile.mkdtemp(prefix="branchpoint-demo-")))
+        store.mkdir(parents=True, exist_ok=True)
+        now = datetime.now().astimezone()
+        return Place(Path(tempfile.mkdtemp(prefix=f"{now:%Y-%m-%d-%H%M%S}-", dir=os.path.abspath(store))))
+    except OSError as error:
+        where = to_name(store or tempfile.gettempdir())
+        raise CannotBeginError(
+            f"Nothing can be kept in {where}: {error.strerror}", "Choose another folder: --store FOLDER"
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -42,6 +42,10 @@ class Place:
         """What the workers wrote to their standard error."""
         return self.folder / "errors.log"
 
+    def reports(self) -> dict[str, str]:
+        """Return what was published, by file name."""
+        return {file.name: file.read_text(encoding="utf-8") for file in sorted(self.published.glob("*.md"))}
+
     def command(self, *arguments: str) -> str:
         """Return a command line by which anyone can go on in this place."""
         worker = Path(__file__).with_name("worker.py")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 from child import Child
 from claims import Claim, Kill, after_the_kill, after_the_resume, rows, saved_reviews
-from counting import counted
 from documents import Found
 from place import CHECKPOINT_ID, Place
-from terminal import Bars, Terminal
+from terminal import Bars, Terminal, question_lines
 from ticks import calls_of, documents_of
 
 from branchpoint import Checkpoint, CheckpointSnapshot
@@ -119,8 +118,7 @@ class Play:
         assert pause is not None
         self._notes[pause.snapshot_id] = "the question"
         (request,) = checkpoint.pending_requests
-        question = request.plain_data["v"]
-        lines = list(_question_lines(question))
+        lines = question_lines(request.plain_data["v"])
         if self._unattended:
             self._terminal.show("May the report be published?", lines)
             self._terminal.say("--yes answers: yes")
@@ -147,7 +145,7 @@ class Play:
         before = self._checkpoint()
         end = before.head_snapshot
         assert end is not None
-        files = self._published()
+        files = self._place.reports()
         (request_id,) = pause.manifest.requests
         worker, outcome = self._answer(request_id, approved, at=pause.snapshot_id)
         self._name_branch(pause, f"answered {_word(approved)}")
@@ -167,7 +165,7 @@ class Play:
                 Claim(
                     "the first branch is untouched, and so is what it published",
                     after.get_snapshot(end.snapshot_id).root == end.root
-                    and files.items() <= self._published().items(),
+                    and files.items() <= self._place.reports().items(),
                 ),
                 Claim(
                     "no document was examined again for it",
@@ -230,7 +228,7 @@ class Play:
         return worker, produced[0]
 
     def _outcome_claim(self, outcome: dict[str, Any], approved: bool) -> Claim:
-        published = self._published()
+        published = self._place.reports()
         kind = "report" if approved else "rejected"
         text = published.get(outcome["file"], "")
         of_its_kind = [name for name in published if name.startswith(kind)]
@@ -242,12 +240,8 @@ class Play:
             and (not approved or all(name in text for name in self._documents)),
         )
 
-    def _published(self) -> dict[str, str]:
-        folder = self._place.published
-        return {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md"))}
-
     def _show_outcome(self, outcome: dict[str, Any]) -> None:
-        lines = self._published().get(outcome["file"], "").splitlines()
+        lines = self._place.reports().get(outcome["file"], "").splitlines()
         more = [f"… {len(lines) - 12} more lines"] if len(lines) > 12 else []
         self._terminal.show(outcome["file"], [*lines[:12], *more])
 
@@ -273,21 +267,6 @@ class Play:
         return PlayError(
             f"{what} (process {worker.pid}; its place is {self._place.folder})\n{said or 'it said nothing'}"
         )
-
-
-def _question_lines(question: dict[str, Any]) -> Iterator[str]:
-    size = (counted(question["documents"], "document"), counted(question["words"], "word"))
-    yield f"{', '.join(size)}, {counted(question['minutes'], 'minute')} to read"
-    yield f"links that lead nowhere: {question['broken_links']}"
-    problems = [
-        *question["problems"]["v"],
-        *(f"{name}: cannot be opened" for name in question["closed_folders"]["v"]),
-    ]
-    if problems:
-        yield f"could not be reviewed: {len(problems)}"
-        yield from (f"  {problem}" for problem in problems[:8])
-        if len(problems) > 8:
-            yield f"  … {len(problems) - 8} more"
 
 
 def _word(approved: bool) -> str:

@@ -15,9 +15,9 @@ __all__ = ["publish", "rejection", "report"]
 
 def report(question: Question, reviews: Iterable[Review]) -> str:
     """Return the report as Markdown; a pure function, so that writing it again gives the same text."""
-    return "\n".join(
-        [*_overview(question), *(line for review in _sorted(reviews) for line in _section(review))]
-    )
+    ordered = sorted(reviews, key=lambda review: review.document)
+    sections = (line for review in ordered for line in _section(review))
+    return "\n".join([*_overview(question), *_problems(question, ordered), *sections])
 
 
 def rejection(question: Question) -> str:
@@ -47,25 +47,21 @@ def publish(folder: Path, kind: str, key: str, text: str) -> tuple[str, bool]:
     return name, True
 
 
-def _sorted(reviews: Iterable[Review]) -> list[Review]:
-    return sorted(reviews, key=lambda review: review.document)
-
-
 def _overview(question: Question) -> Iterator[str]:
     yield f"# Review of {_code(question.root)}"
     yield ""
-    yield (
-        f"{counted(question.documents, 'document')}, {counted(question.words, 'word')}, "
-        f"{counted(question.minutes, 'minute')} to read."
-    )
-    for title, entries in (
-        ("Could not be reviewed", tuple(map(_escaped, question.problems))),
-        ("Folders that could not be opened", tuple(_code(name) for name in question.closed_folders)),
-    ):
-        if entries:
-            yield from ("", f"## {title}", "")
-            yield from (f"- {entry}" for entry in entries)
+    size = (counted(question.documents, "document"), counted(question.words, "word"))
+    yield f"{', '.join(size)}, {counted(question.minutes, 'minute')} to read."
     yield ""
+
+
+def _problems(question: Question, reviews: Iterable[Review]) -> Iterator[str]:
+    unread = [f"{_code(review.document)} {review.problem}" for review in reviews if review.problem]
+    unread += [f"{_code(folder)} cannot be opened" for folder in question.closed_folders]
+    if unread:
+        yield from ("## Could not be reviewed", "")
+        yield from (f"- {entry}" for entry in unread)
+        yield ""
 
 
 def _section(review: Review) -> Iterator[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from claims import Claim, Row
+from counting import counted
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -17,12 +19,13 @@ from rich.tree import Tree
 
 from branchpoint import Checkpoint, CheckpointSnapshot
 
-__all__ = ["Bars", "Terminal"]
+__all__ = ["Bars", "Terminal", "question_lines"]
 
 # Of a long row of equals only the ends are shown.
 SHOWN_ROWS = 6
 SHOWN_SNAPSHOTS = 6
 SHOWN_NAME = 40
+SHOWN_PROBLEMS = 8
 
 
 class Bars:
@@ -157,6 +160,21 @@ class Terminal:
                 place.add(Text(f"… {left_out} more", style="dim"))
             snapshot = row[index]
             place.add(_label(snapshot, checkpoint, notes.get(snapshot.snapshot_id, "")))
+
+
+def question_lines(question: Mapping[str, Any]) -> list[str]:
+    """Return what the person who is asked should know; takes the stored question as plain JSON."""
+    size = (counted(question["documents"], "document"), counted(question["words"], "word"))
+    closed = [f"{name}: cannot be opened" for name in question["closed_folders"]["v"]]
+    problems = [*question["problems"]["v"], *closed]
+    more = [f"  … {len(problems) - SHOWN_PROBLEMS} more"] if len(problems) > SHOWN_PROBLEMS else []
+    return [
+        f"{', '.join(size)}, {counted(question['minutes'], 'minute')} to read",
+        f"links that lead nowhere: {question['broken_links']}",
+        f"could not be reviewed: {len(problems)}",
+        *(f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]),
+        *more,
+    ]
 
 
 def _shortened(document: str) -> str:

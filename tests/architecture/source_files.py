@@ -62,16 +62,20 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield Import(path, node.lineno, module, alias.name)
 
 
+def _is_made(path: Path) -> bool:
+    """Whether a tool made this file: an environment, a cache, a build."""
+    folders = path.relative_to(ROOT).parts[:-1]
+    return any(
+        part in {"__pycache__", "dist", "build"} or (part.startswith(".") and part != ".ci")
+        for part in folders
+    )
+
+
 def tracked_files() -> list[Path]:
     """The files that git holds or would hold; where there is no git, every file outside of caches."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     except (OSError, subprocess.CalledProcessError):
-        hidden = {".venv", ".git", "__pycache__", "dist", "build"}
-        return sorted(
-            path
-            for path in ROOT.rglob("*")
-            if path.is_file() and not any(part in hidden or part.endswith("_cache") for part in path.parts)
-        )
+        return sorted(path for path in ROOT.rglob("*") if path.is_file() and not _is_made(path))
     return sorted(path for name in listing.split("\0") if name and (path := ROOT / name).is_file())

@@ -82,3 +82,10 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     local = [target.partition("#")[0] for target in targets if not re.match(r"[a-z]+:", target)]
     missing = [target for target in local if target and not (path.parent / target).exists()]
     assert not missing
+
+
+def test_every_page_is_in_the_index_of_the_docs() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)\s#]+)", _text(index))}
+    pages = {path for path in FILES if path.suffix == ".md" and index.parent in path.parents}
+    assert pages - {index} <= linked, "add it to docs/README.md"

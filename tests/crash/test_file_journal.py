@@ -22,7 +22,7 @@ from branchpoint.errors import (
 )
 from branchpoint.storage import FileCheckpointStorage
 from branchpoint.storage._journal import PREAMBLE_SIZE, Slot, new_preamble
-from tests.journals import FailingDisk, bodies_of, ends_of, journal_of
+from tests.journals import FailingDisk, HesitantDisk, bodies_of, ends_of, journal_of
 from tests.storages import create, grown, lineage, shared, state
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -409,6 +409,31 @@ async def test_a_folder_that_vanishes_is_an_error_of_the_storage(tmp_path: Path,
         await create(blocked).commit_snapshot(state(0))
     with pytest.raises(StorageError):
         await blocked.load("order-17")
+
+
+async def test_r33_a_reader_never_sees_what_is_not_yet_durable(
+    runs: Path, reopen: Open, format: Format
+) -> None:
+    disk = HesitantDisk()
+    checkpoint = await grown(FileCheckpointStorage(runs, serialization_format=format, disk=disk), commits=2)
+    disk.armed = True
+    committing = asyncio.create_task(checkpoint.commit_snapshot(state(3)))
+    await asyncio.to_thread(disk.reached.wait)
+    assert len(bodies_of(journal_of(runs))[1]) == 1 + 3  # written, not durable, and soon to be taken back
+    reading = [
+        asyncio.create_task(reopen().load("order-17")),
+        asyncio.create_task(reopen().load_head("order-17")),
+        asyncio.create_task(reopen().list_checkpoints()),
+    ]
+    # A reader that waits is right however long this takes; one that does not has answered by then.
+    early, _ = await asyncio.wait(reading, timeout=0.1)
+    disk.go.set()
+    with pytest.raises(StorageError):
+        await committing
+    loaded, head, listed = await asyncio.gather(*reading)
+    assert not early
+    assert lineage(loaded) == lineage(checkpoint)
+    assert head.head_snapshot_id == listed[0].head_snapshot_id == checkpoint.head_snapshot_id
 
 
 def test_many_readers_never_see_half_a_commit(runs: Path, format: Format) -> None:

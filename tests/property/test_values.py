@@ -25,6 +25,7 @@ from branchpoint.codec import (
     to_json,
     type_expression,
 )
+from branchpoint.errors import BranchpointError
 from tests.unit.codec import value_kinds as kinds
 
 
@@ -232,8 +233,8 @@ def test_type_expressions_round_trip(tp: Any) -> None:
 def test_no_text_crashes_the_parser(text: str) -> None:
     try:
         tp = parse_type_expression(text)
-    except Exception as error:
-        assert type(error).__module__ == "branchpoint.errors", error
+    except BranchpointError:
+        pass
     else:
         assert parse_type_expression(type_expression(tp)) == tp
 
@@ -250,8 +251,8 @@ def test_what_converts_is_stable_and_what_does_not_is_refused(value: Any, tp: An
     before = fingerprint(value)
     try:
         converted = convert(value, tp)
-    except ValueError as error:
-        assert type(error).__module__.startswith("branchpoint.")
+    except BranchpointError:
+        pass
     else:
         assert convert(converted, tp) is converted
     assert fingerprint(value) == before

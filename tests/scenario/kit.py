@@ -7,10 +7,13 @@ entry alone, and `ticks[x]` says how often the handler of `x` was entered.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -34,6 +37,7 @@ from branchpoint import (
     handler,
     response_handler,
 )
+from branchpoint.checkpoint import StoredHead
 from tests.storages import BACKENDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +47,11 @@ class Boom(Exception):
     """What a failing executor raises."""
 
 
-class Ticks:
+class Outside:
+    """Belongs to the test and to no workflow: `picture` tells it by identity."""
+
+
+class Ticks(Outside):
     """How often something happened, counted outside of every workflow.
 
     With a file the count spans processes and survives their death.
@@ -194,6 +202,94 @@ every_file = pytest.mark.parametrize("place", [kind for kind in BACKENDS if kind
 """With every storage that another process can open."""
 
 
+class Around(CheckpointStorage):
+    """A storage in front of another, where a commit may wait, fail, or lose its reply.
+
+    Attributes:
+        before: Called with the number of the commit, from 1, before it is made; may be async.
+        after: The same, once it is made.
+        commits: How many commits were begun.
+    """
+
+    def __init__(
+        self,
+        inner: CheckpointStorage,
+        *,
+        before: Callable[[int], Any] | None = None,
+        after: Callable[[int], Any] | None = None,
+    ) -> None:
+        self.inner = inner
+        self.serialization_format = inner.serialization_format
+        self.before = before
+        self.after = after
+        self.commits = 0
+
+    async def commit_snapshot(
+        self,
+        checkpoint: Checkpoint,
+        snapshot: CheckpointSnapshot,
+        *,
+        expected_head_snapshot_id: str | None,
+    ) -> None:
+        self.commits += 1
+        number = self.commits
+        await _called(self.before, number)
+        await self.inner.commit_snapshot(
+            checkpoint, snapshot, expected_head_snapshot_id=expected_head_snapshot_id
+        )
+        await _called(self.after, number)
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        return await self.inner.load(checkpoint_id)
+
+    async def load_head(self, checkpoint_id: str) -> StoredHead:
+        return await self.inner.load_head(checkpoint_id)
+
+    async def delete(self, checkpoint_id: str) -> None:
+        await self.inner.delete(checkpoint_id)
+
+
+async def _called(hook: Callable[[int], Any] | None, number: int) -> None:
+    result = None if hook is None else hook(number)
+    if inspect.isawaitable(result):
+        await result
+
+
+# Timing without time.
+
+
+class Shuffle:
+    """Lets those who wait in `turn` go on in an order of its own, one for each that comes.
+
+    Stands for sleeps of random length, without a clock: the same seed gives the same order.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._parked: list[asyncio.Future[None]] = []
+
+    async def turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        gate: asyncio.Future[None] = loop.create_future()
+        self._parked.append(gate)
+        # Two turns of the loop later, so that others who are about to come take part.
+        loop.call_soon(loop.call_soon, self._release)
+        await gate
+
+    def _release(self) -> None:
+        while self._parked:
+            gate = self._parked.pop(self._random.randrange(len(self._parked)))
+            if not gate.done():
+                gate.set_result(None)
+                return
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything go on that can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 # What a checkpoint holds.
 
 
@@ -243,7 +339,7 @@ def file_bytes(folder: Path) -> dict[str, bytes]:
 def picture(value: Any) -> Any:
     """Return everything reachable from a value as plain nested tuples, equal only if nothing changed.
 
-    Functions, classes, ticks and objects without attributes are told by identity.
+    Functions, classes, what is `Outside` and objects without attributes are told by identity.
     """
     return _picture(value, {})
 
@@ -255,7 +351,7 @@ def _picture(value: Any, seen: dict[int, int]) -> Any:
         return ("seen", seen[id(value)])
     seen[id(value)] = len(seen)
     kind = (type(value).__qualname__, id(value))
-    if isinstance(value, (type, types.ModuleType, Ticks)):
+    if isinstance(value, (type, types.ModuleType, Outside)):
         return kind
     if isinstance(value, (Mapping, types.MappingProxyType)):
         items: Any = [(_picture(key, seen), _picture(item, seen)) for key, item in value.items()]
@@ -311,12 +407,79 @@ def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _child() -> None:
-    import asyncio
+class Talking:
+    """A function of a test module in a fresh interpreter that one can talk with, and kill.
 
+    The function calls `say(text)` to write a line and `listen()` to wait for one. Leaving the block
+    kills what still runs.
+    """
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        code = "from tests.scenario.kit import _talking_child; _talking_child()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", code, function.__module__, function.__qualname__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        self.tell(json.dumps(arguments))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def tell(self, line: str = "go") -> None:
+        """Write a line that the function hears."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        """Wait for the next line that the function says."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the other process ended without a word"
+        return line.rstrip("\n")
+
+    def result(self) -> Any:
+        """Wait for the end and return the function's result."""
+        result = json.loads(self.hear())
+        assert self.process.wait(60) == 0
+        return result
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, and wait until it is dead."""
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.wait(60) == -signal.SIGKILL
+
+
+def say(line: str) -> None:
+    """In a talking process: write a line."""
+    print(line, flush=True)
+
+
+def listen() -> str:
+    """In a talking process: wait for a line; blocks the whole process."""
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _talking_child() -> None:
+    _call(json.loads(sys.stdin.readline()))
+
+
+def _child() -> None:
+    _call(json.load(sys.stdin))
+
+
+def _call(arguments: list[Any]) -> None:
     module, name = sys.argv[1:]
     function = getattr(importlib.import_module(module), name)
-    result = function(*json.load(sys.stdin))
+    result = function(*arguments)
     if inspect.isawaitable(result):
 
         async def awaited() -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from branchpoint import FileCheckpointStorage
+from branchpoint import FileCheckpointStorage, MemoryCheckpointStorage, StorageError
 from branchpoint.codec import isolated_registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +63,7 @@ def odd_documents(tmp_path: Path) -> Path:
     (folder / "nested" / "deeper" / "[red]third[#red].rst").write_text(
         "Third\n=====\n\nSome words of the third.\n"
     )
-    (folder / "empty.md").write_text("")
+    (folder / "[empty]_*.md").write_text("")
     (folder / "binary.md").write_bytes(bytes(range(256)))
     (folder / "picture.png").write_bytes(b"\x89PNG")
     (folder / "broken.md").symlink_to(folder / "nothing")
@@ -72,9 +74,9 @@ def odd_documents(tmp_path: Path) -> Path:
 
 
 NAMES = [
+    "[empty]_*.md",
     "binary.md",
     "broken.md",
-    "empty.md",
     "first.md",
     "nested/deeper/[red]third[#red].rst",
     "nested/second.txt",
@@ -203,9 +205,9 @@ def test_a_problem_of_a_document_is_told_not_raised(part: Part, odd_documents: P
     root = documents.to_name(odd_documents)
     problems = {name: documents.examine(root, name).problem for name in NAMES}
     assert {name: problem for name, problem in problems.items() if problem is not None} == {
+        "[empty]_*.md": "is empty",
         "binary.md": "is binary, not text",
         "broken.md": "cannot be read: No such file or directory",
-        "empty.md": "is empty",
     }
     assert documents.examine(root, "first.md").broken_links == ("gone.md",)
     assert documents.examine(root, "no-utf8-%FF.md").summary.title == "Café"
@@ -242,6 +244,59 @@ def test_r60_publishing_under_the_same_key_writes_once(part: Part, tmp_path: Pat
     }
 
 
+class FailingOnce(MemoryCheckpointStorage):
+    """Refuses the first commit of the boundary `completed`, as a disk that is full would."""
+
+    failed = False
+
+    async def commit_snapshot(self, checkpoint: Any, snapshot: Any, **heads: Any) -> None:
+        if snapshot.boundary == "completed" and not self.failed:
+            self.failed = True
+            raise StorageError("the disk is full")
+        await super().commit_snapshot(checkpoint, snapshot, **heads)
+
+
+async def test_r60_a_report_whose_commit_failed_is_not_published_twice(
+    part: Part, odd_documents: Path, tmp_path: Path
+) -> None:
+    documents, ticks = part("documents"), part("ticks")
+    services = part("workflow").Services(ticks.TickLog(tmp_path / "ticks.jsonl"), tmp_path / "published")
+    workflow = part("workflow").build(services)
+    found = documents.find([odd_documents])
+    checkpoint = workflow.create_checkpoint(checkpoint_storage=FailingOnce())
+    job = part("messages").Job(found.root, found.documents, batch_size=3)
+    result = await workflow.run(job, checkpoint=checkpoint)
+    (question,) = result.get_request_info_events()
+
+    with pytest.raises(StorageError, match="the disk is full"):
+        await workflow.run(responses={question.request_id: True}, checkpoint=checkpoint)
+    published = {file.name: file.stat().st_mtime_ns for file in services.published.iterdir()}
+    result = await workflow.run(checkpoint=checkpoint)
+
+    assert len(published) == 1
+    assert {file.name: file.stat().st_mtime_ns for file in services.published.iterdir()} == published
+    assert [(outcome.kind, outcome.file) for outcome in result.get_outputs()] == [("report", *published)]
+    calls = [tick.call for tick in services.ticks.read() if tick.executor == "publisher"]
+    assert len(calls) == 2
+    assert len(set(calls)) == 1
+
+
+async def test_a_second_job_on_one_checkpoint_begins_afresh(
+    part: Part, odd_documents: Path, tmp_path: Path
+) -> None:
+    services = part("workflow").Services(
+        part("ticks").TickLog(tmp_path / "ticks.jsonl"), tmp_path / "published"
+    )
+    workflow = part("workflow").build(services)
+    checkpoint = workflow.create_checkpoint()
+    root = part("documents").to_name(odd_documents)
+    for documents in (("first.md",), ("nested/second.txt", "first.md")):
+        job = part("messages").Job(root, documents, batch_size=1)
+        (question,) = (await workflow.run(job, checkpoint=checkpoint)).get_request_info_events()
+        assert question.data.documents == len(documents)
+        await workflow.run(responses={question.request_id: False}, checkpoint=checkpoint)
+
+
 # The whole play.
 
 
@@ -261,7 +316,7 @@ async def test_r58_the_play_keeps_every_claim_it_makes(
         "✓ superstep 4, the one in flight, was done again as a whole: 4 calls, 4 of them under the key",
         "✓ 8 documents examined, 1 of them twice, those of the superstep in flight",
         "✓ yet each counts once: 8 reviews saved, and the reviewers' own counters add up to 8",
-        "empty.md: is empty",
+        "[empty]_*.md: is empty",
         "✓ the first branch is untouched, and so is what it published",
         "◀ head",
         "16 of 16 claims are true",
@@ -283,7 +338,7 @@ async def _see_claims_that_are_not_true(part: Part, folder: Path) -> None:
     checkpoint.restart_from(paused.snapshot_id)
     first, second = list(dict.fromkeys(tick.process for tick in log))[:2]
     snapshots = tuple(checkpoint.snapshots[:4])
-    kill = claims.Kill(-9, first, ("empty.md", "first.md"), snapshots, ("binary.md", "broken.md"))
+    kill = claims.Kill(-9, first, ("broken.md", "first.md"), snapshots, ("[empty]_*.md", "binary.md"))
 
     def broken(log: list[object], kill: object = kill) -> list[int]:
         calls = [ticks.calls_of(log, process) for process in (first, second)]
@@ -305,7 +360,7 @@ async def _see_claims_that_are_not_true(part: Part, folder: Path) -> None:
     assert broken(other) == [5]
     # The first process ended by itself; the storage held something of the superstep in flight.
     assert broken(log, claims.Kill(0, first, kill.batch, snapshots, kill.saved)) == [0]
-    assert 2 in broken(log, claims.Kill(-9, first, kill.batch, snapshots, (*kill.saved, "empty.md")))
+    assert 2 in broken(log, claims.Kill(-9, first, kill.batch, snapshots, (*kill.saved, "broken.md")))
 
 
 def test_one_document_is_enough(tmp_path: Path, write_file: Callable[[str, str], Path]) -> None:
@@ -360,3 +415,15 @@ async def test_r54_a_worker_goes_on_to_the_question_when_its_parent_is_gone(
     assert checkpoint.status == "idle_with_pending_requests"
     assert f'{{"event":"question","request":"{request.request_id}"}}' in ended.stdout
     assert request.plain_data["v"]["documents"] == len(NAMES)
+
+
+def test_the_walk_through_quotes_the_code_as_it_is() -> None:
+    page = (ROOT / "docs" / "tutorials" / "document-review.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLE.glob("*.py"))]
+    blocks = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    quoted = [block for block in blocks if re.search(r"\b(class|await|return|workflow\.run)\b", block)]
+    assert len(quoted) == 7
+    for block in quoted:
+        assert any(block in source for source in sources), block
+    named = set(re.findall(r"^\| `(\w+\.py)` \|", page, re.MULTILINE))
+    assert named == {path.name for path in EXAMPLE.glob("*.py")} - {"__main__.py", "counting.py"}

@@ -136,11 +136,6 @@ async def test_c01_nothing_that_is_read_reaches_what_is_stored(place: Place) -> 
     assert again.get_outputs() == [["a", "X"]]
 
 
-def editable(value: Any) -> list[Any]:
-    """The list inside one of the values below."""
-    return value if isinstance(value, list) else getattr(value, "items", None) or value["in"][0]
-
-
 @every_place
 @pytest.mark.parametrize(
     "make",
@@ -203,7 +198,7 @@ async def test_c01_values_of_every_shape_cross_every_boundary_by_value(
             edit(event.data)
     for value in (
         result.get_outputs()[0],
-        result.get_request_info_events()[0].data if False else cp.pending_requests[0].data,
+        cp.pending_requests[0].data,
         cp.outputs()[0].value,
         shared(cp.head_snapshot)["key"],
         cp.head_snapshot.state["executor_states"]["editor"]["mine"],
@@ -434,15 +429,43 @@ async def test_c02_nor_is_an_edit_of_the_default_lost_in_silence() -> None:
         await chain(only).run("a")
 
 
-async def test_c02_nor_is_an_edit_after_the_write() -> None:
+@pytest.mark.parametrize("write", ["set_state", "update_state"])
+async def test_c02_nor_is_an_edit_of_the_copy_after_it_was_written_back(write: str) -> None:
+    @executor
+    async def first(text: str, ctx: WorkflowContext[str]) -> None:
+        ctx.set_state("box", {"n": 0})
+        await ctx.send_message(text)
+
     @executor
     async def only(text: str, ctx: WorkflowContext[str]) -> None:
-        box = {"n": 1}
-        ctx.set_state("box", box)
+        if write == "set_state":
+            box = ctx.get_state("box")
+            box["n"] = 1
+            ctx.set_state("box", box)
+        else:
+            box = ctx.update_state("box", lambda box: {**box, "n": 1})
         box["n"] = 2
 
     with pytest.raises(ExecutorStateError, match=r"only.*'box'"):
-        await chain(only).run("a")
+        await chain(first, only).run("a")
+
+
+@every_place
+async def test_c02_a_value_is_written_as_it_is_at_the_call_whatever_its_maker_does_with_it(
+    place: Place,
+) -> None:
+    @executor
+    async def only(items: list[str], ctx: WorkflowContext[str, Any]) -> None:
+        ctx.set_state("items", items)
+        items.append("for the output alone")
+        await ctx.yield_output(items)
+        await ctx.yield_output(ctx.get_state("items"))
+
+    workflow = chain(only)
+    cp = place.create(workflow)
+    result = await workflow.run(["a"], checkpoint=cp)
+    assert result.get_outputs() == [["a", "for the output alone"], ["a"]]
+    assert shared(cp.head_snapshot) == {"items": ["a"]}
 
 
 async def test_c02_a_read_only_view_cannot_be_edited() -> None:

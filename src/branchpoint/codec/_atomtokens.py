@@ -16,7 +16,7 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["ATOM_TOKENS", "Given", "Same", "base_token"]
+__all__ = ["ATOM_TOKENS", "Foreign", "Given", "Same", "base_token"]
 
 
 class Same:
@@ -52,6 +52,15 @@ class Given:
             return 0
 
 
+class Foreign:
+    """A time zone that some other package wrote: whoever makes the token has to look into it."""
+
+    __slots__ = ("zone",)
+
+    def __init__(self, zone: datetime.tzinfo) -> None:
+        self.zone = zone
+
+
 def _itself(value: Any) -> Any:
     return (type(value), value)
 
@@ -61,9 +70,10 @@ def _zone(zone: datetime.tzinfo | None) -> Any:
         return None
     if type(zone) is datetime.timezone:
         return repr(zone)  # equality ignores the name
-    if type(zone) is zoneinfo.ZoneInfo and zone.key is not None:
-        return (zoneinfo.ZoneInfo, zone.key)
-    return Same(zone)
+    if type(zone) is zoneinfo.ZoneInfo:
+        key: str | None = zone.key  # None for a zone read from a file
+        return Same(zone) if key is None else (zoneinfo.ZoneInfo, key)
+    return Foreign(zone)
 
 
 def _datetime(value: datetime.datetime) -> Any:

@@ -43,9 +43,9 @@ def zone_payload(zone: Any) -> Any:
 
 
 def date_time_payload(value: Any) -> Any:
-    """ISO text where that says it all (naive or fixed offset), else [local text, zone, fold]."""
+    """ISO text where that says it all (naive or a common offset), else [local text, zone, fold]."""
     zone = value.tzinfo
-    if value.fold == 0 and (zone is None or (type(zone) is datetime.timezone and _unnamed(zone))):
+    if value.fold == 0 and (zone is None or (type(zone) is datetime.timezone and _common(zone))):
         return value.isoformat()
     tag = None if zone is None else zone_payload(zone)
     if zone is not None and tag is None:
@@ -59,8 +59,11 @@ def date_time_payload(value: Any) -> Any:
     return [value.replace(tzinfo=None, fold=0).isoformat(), tag, value.fold]
 
 
-def _unnamed(zone: datetime.timezone) -> bool:
-    return len(zone.__getinitargs__()) == 1  # type: ignore[attr-defined]
+def _common(zone: datetime.timezone) -> bool:
+    """Without a name and of whole seconds; `fromisoformat` loses an offset of microseconds alone."""
+    if zone is datetime.UTC:
+        return True
+    return len(zone.__getinitargs__()) == 1 and not zone.utcoffset(None).microseconds  # type: ignore[attr-defined]
 
 
 def sorted_trees(walk: Walk, trees: list[Any]) -> list[Any]:
@@ -140,7 +143,7 @@ def _defaultdict(walk: Walk, value: collections.defaultdict[Any, Any], depth: in
             raise Refusal(
                 UnsupportedValueError,
                 value,
-                f"its default factory {factory!r} is not a builtin one ({', '.join(sorted(FACTORY_NAMES.values()))})",
+                f"its default factory {factory!r} is none of {', '.join(sorted(FACTORY_NAMES.values()))}",
             )
     return walk.wrapped("defaultdict", name, walk.pairs(list(value.items()), max(depth, 3) + 1, memo))
 

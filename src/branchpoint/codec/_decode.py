@@ -164,7 +164,7 @@ class Reader:
             raise Flaw(str(error), type(error)) from error
         except Exception as error:
             raise Flaw(
-                f"{type_id!r} of version {version} was refused by its decoder ({type(error).__name__}: {error})"
+                f"the decoder of {type_id!r} refused version {version} ({type(error).__name__}: {error})"
             ) from error
 
     # Payloads of builtin tags.

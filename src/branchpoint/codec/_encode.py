@@ -1,6 +1,6 @@
-"""Encoding: live values to wire trees, and wire trees to cut encodings.
+"""Encoding: live values to wire trees.
 
-One walk does both. It turns a value into a wire tree of plain objects and counts a lower bound of
+The walk turns a value into a wire tree of plain objects and counts a lower bound of
 its bytes on the way; as soon as a container is surely too large for one blob it is cut, so every
 byte is encoded a bounded number of times, however values nest.
 """
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
 from branchpoint.codec._cut import BLOB, FRAME, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Cache, Node, fold, inlined
+from branchpoint.codec._cutter import Cut, Cutter
 from branchpoint.codec._format import Notation
 from branchpoint.codec._memo import HEAVY, LONG, Memo, Segment, Shape
-from branchpoint.codec._parts import Encoded, Part
-from branchpoint.codec._refusal import Refusal, TooDeep, refuse, surrogate_in
+from branchpoint.codec._parts import Encoded
+from branchpoint.codec._refusal import Refusal, TooDeep, refuse
 from branchpoint.codec._registry import TypeEntry, by_type, entry_for_type
 from branchpoint.codec._shape import MAX_DEPTH
 from branchpoint.codec._tokens import item_token, proves
@@ -35,38 +35,23 @@ handlers: dict[type[Any], Handler] = {}
 """Exact type -> how it becomes a wire tree; builtin kinds add themselves."""
 
 
-class Cut:
-    """An encoding that is cut, as the walk hands it up in the place of a wire tree."""
-
-    __slots__ = ("data", "memo", "refs", "weight")
-
-    def __init__(self, data: bytes, refs: tuple[Part, ...], weight: int, memo: Memo | None = None) -> None:
-        self.data = data
-        self.refs = refs
-        self.weight = weight
-        self.memo = memo
-
-
 class _Irregular(Exception):
     """A dict that was taken for one with plain keys has another key."""
 
 
-class Walk:
+class Walk(Cutter):
     """One encoding.
 
     Attributes:
-        notation: Of the bytes that are made.
-        size: A lower bound of the bytes of the tree that was returned last.
         limit: The depth at which a value is refused.
         foreign: How many values were met so far whose marshal bytes prove nothing.
     """
 
-    __slots__ = ("foreign", "limit", "notation", "size")
+    __slots__ = ("foreign", "limit")
 
     def __init__(self, notation: Notation, limit: int = MAX_DEPTH) -> None:
-        self.notation = notation
+        super().__init__(notation)
         self.limit = limit
-        self.size = 0
         self.foreign = 0
 
     # Values to wire trees.
@@ -120,7 +105,7 @@ class Walk:
             refusal.steps.append(place)
             raise
         if cut or size > BLOB or depth <= FRAME:
-            return self._cut("list", items, children)
+            return self.cut("list", items, children)
         self.size = size
         return items
 
@@ -175,7 +160,7 @@ class Walk:
         if not regular:
             return self.tag_pairs("dict", entries, depth, memo)
         if cut or size > BLOB or depth <= FRAME:
-            return self._cut("dict", items, children)
+            return self.cut("dict", items, children)
         self.size = size
         return items
 
@@ -200,7 +185,7 @@ class Walk:
                     children[place] = tree[1].memo
             items.append(tree)
         if cut or size > BLOB or depth <= FRAME:
-            return self._cut("list", items, children)
+            return self.cut("list", items, children)
         self.size = size
         return items
 
@@ -215,13 +200,6 @@ class Walk:
         self.size += size + 1
         return [key, value]
 
-    def tag(self, head: dict[str, Any], payload: Any) -> Any:
-        """A tag around the tree of a payload; a cut payload makes a cut tag."""
-        if type(payload) is Cut:
-            return Cut(self.notation.tag(head, payload.data), payload.refs, payload.weight, payload.memo)
-        self.size += 5
-        return {**head, "v": payload}
-
     def tag_list(self, name: str, items: list[Any], depth: int, memo: Memo | None) -> Any:
         """A tag whose payload is a list of any values."""
         return self.tag({"$": name}, self.list_(items, depth, memo))
@@ -233,7 +211,7 @@ class Walk:
     def wrapped(self, name: str, extra: Any, items: Any) -> Any:
         """A tag whose payload is a list of two: something small, and a list of items."""
         if type(items) is Cut:
-            pair = self._cut("list", [extra, items], {})
+            pair = self.cut("list", [extra, items], {})
             return self.tag({"$": name}, Cut(pair.data, pair.refs, items.weight, items.memo))
         return self.tag({"$": name}, [extra, items])
 
@@ -243,17 +221,17 @@ class Walk:
             raise TooDeep
         size = 0
         trees = []
-        place = 0
+        item: Any = None
         try:
-            for place, item in enumerate(items):
+            for item in items:
                 trees.append(self.child(item, depth + 1, None))
                 size += self.size
             trees = ordered(self, trees)
         except Refusal as refusal:
-            refusal.steps.append(place)
+            refusal.steps.append(item)
             raise
         if size > BLOB or depth <= FRAME or any(type(tree) is Cut for tree in trees):
-            return self._cut("list", trees, {})
+            return self.cut("list", trees, {})
         self.size = size
         return trees
 
@@ -264,6 +242,8 @@ class Walk:
 
     def _registered(self, entry: TypeEntry, value: Any, depth: int, memo: Memo | None) -> Any:
         self.foreign += 1
+        if depth > self.limit:
+            raise TooDeep
         try:
             payload = entry.encoder(value)
         except Refusal:
@@ -295,95 +275,6 @@ class Walk:
         if cut:
             return Cut(data, refs, len(data))
         return msgspec.Raw(data)
-
-    # Wire trees to bytes.
-
-    def standalone(self, tree: Any) -> tuple[bytes, tuple[Part, ...]]:
-        """The encoding of a tree as a part would hold it."""
-        if type(tree) is Cut:
-            return tree.data, tree.refs
-        try:
-            data = self.notation.encode(tree)
-        except UnicodeEncodeError:
-            raise self._surrogate(tree) from None
-        except TypeError:  # a pair that holds a cut value
-            return self._tree(tree)
-        if len(data) > BLOB:
-            kind = type(tree)
-            if kind is list or kind is dict:
-                return self._tree(tree)
-        return data, ()
-
-    def _tree(self, tree: Any) -> tuple[bytes, tuple[Part, ...]]:
-        """Cut a tree that is over one blob."""
-        if type(tree) is list:
-            cut = self._cut("list", tree, {})
-        elif "$" in tree:
-            payload = tree["v"]
-            if type(payload) is list or type(payload) is dict:
-                data, refs = self.standalone(payload)
-                head = {key: item for key, item in tree.items() if key != "v"}
-                return self.notation.tag(head, data), refs
-            return self.notation.encode(tree), ()
-        else:
-            cut = self._cut("dict", tree, {})
-        return cut.data, cut.refs
-
-    def _surrogate(self, tree: Any) -> Refusal:
-        steps = surrogate_in(tree)
-        refusal = Refusal(
-            UnsupportedValueError,
-            "",
-            "it holds a lone surrogate, which has no UTF-8 form; decode or replace it",
-        )
-        refusal.steps = steps or []
-        return refusal
-
-    def _item(self, tree: Any, key: str | None) -> tuple[Node, int]:
-        """One item or entry of a cut container, and the bytes of its own encoding."""
-        notation = self.notation
-        data, refs = self.standalone(tree)
-        size = len(data)
-        data, refs = inlined(notation, data, refs)
-        if key is not None:
-            head = len(data)
-            data = notation.entry(key, data)
-            size += len(data) - head
-        return Node(data, refs, crc32(data)), size
-
-    def _cut(self, shape: Shape, trees: Any, children: dict[Any, Memo]) -> Cut:
-        """Cut a container whose items are trees already."""
-        notation = self.notation
-        mapping = shape == "dict"
-        nodes: list[Node] = []
-        segments: list[Node] = []
-        data: bytes = b""
-        refs: tuple[Part, ...] = ()
-        place: Any = None
-        total = 0
-        try:
-            for place, tree in trees.items() if mapping else enumerate(trees):
-                node, size = self._item(tree, place if mapping else None)
-                total += tree.weight if type(tree) is Cut else size
-                nodes.append(node)
-                if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
-                    data, refs = fold(notation, nodes, mapping, True, 0)
-                    segments.append(Node(*inlined(notation, data, refs), node.hash))
-                    nodes = []
-        except Refusal as refusal:
-            refusal.steps.append(place)
-            raise
-        except UnicodeEncodeError:  # a key
-            raise self._surrogate({place: None}) from None
-        if nodes or not segments:
-            data, refs = fold(notation, nodes, mapping, True, 0)
-            if segments:
-                segments.append(Node(*inlined(notation, data, refs), nodes[-1].hash))
-        if len(segments) > 1:
-            data, refs = fold(notation, segments, mapping, False, LEVELS)
-        self.size = max(total, BLOB + 1)
-        memo = Memo(shape, (), children, total) if children else None
-        return Cut(data, refs, total, memo)
 
     def _remembering(self, shape: Shape, items: Sequence[Any], depth: int, memo: Memo | None) -> Cut | None:
         """Cut a long container segment by segment, taking from the memo what has not changed.
@@ -457,12 +348,12 @@ class Walk:
             foreign = self.foreign
             tree, key, child = self._element(shape, item, place, depth, known)
             try:
-                node, size = self._item(tree, key)
+                node, size = self.item(tree, key)
             except Refusal as refusal:
                 refusal.steps.append(place if shape == "list" else item[0])
                 raise
             except UnicodeEncodeError:
-                raise self._surrogate({key: None}) from None
+                raise self.surrogate({key: None}) from None
             nodes.append(node)
             if child is not None and child.weight >= HEAVY:
                 children[place if shape != "dict" else key] = child
@@ -491,7 +382,7 @@ class Walk:
             pair = self._pair(item, depth, known.get(place))
             memo = pair[1].memo if type(pair[1]) is Cut else None
             if type(pair[0]) is Cut or type(pair[1]) is Cut:
-                return self._cut("list", pair, {}), None, memo
+                return self.cut("list", pair, {}), None, memo
             return pair, None, memo
         key: str | None = None
         where: Any = place

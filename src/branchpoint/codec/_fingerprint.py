@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from branchpoint import errors
-from branchpoint.codec._atomtokens import ATOM_TOKENS, Given, Same, base_token
+from branchpoint.codec._atomtokens import ATOM_TOKENS, Foreign, Given, Same, base_token
 from branchpoint.codec._parts import Encoded, Part
 from branchpoint.codec._registry import entry_for_type
 from branchpoint.codec._shape import MAX_DEPTH, attributes, fresh_stack, layout_of, type_name
@@ -49,8 +49,9 @@ def fingerprint(value: Any, *, containers_only: bool = False) -> object:
         Two tokens are equal if and only if no change is visible between the two values: `1`, `1.0`
         and `True` differ, so do `0.0` and `-0.0`, bytes and bytearray, a list and a tuple, a class
         and its subclass, two orders of the keys of a dict; NaN equals itself. Whether two places
-        share one object is not visible. Cycles are allowed. What cannot be taken apart (locks,
-        clients written in C, functions) counts by identity, and the token holds a reference to it.
+        share one object is not visible, except where that object is part of a cycle. Cycles are
+        allowed. What cannot be taken apart (locks, clients written in C, functions) counts by
+        identity, and the token holds a reference to it.
 
     Args:
         value: Any value, registered or not.
@@ -170,7 +171,10 @@ class _Walk:
             return value
         atom = ATOM_TOKENS.get(cls)
         if atom is not None:
-            return atom(value)
+            token = atom(value)
+            if type(token[-1]) is Foreign:
+                return (*token[:-1], self.token(value.tzinfo))
+            return token
         if cls is list or cls is tuple:
             if _PLAIN_ATOMS.issuperset(map(type, value)):
                 return (cls, marshal.dumps(value, _MARSHAL_VERSION))
@@ -243,15 +247,24 @@ class _Walk:
 
     def _object(self, value: Any, cls: type) -> Any:
         if cls is types.MethodType:
-            return (cls, Same(value.__func__), Same(value.__self__))
+            return (cls, Same(value.__func__), self.token(value.__self__))
         if cls is types.MappingProxyType:
             return (cls, self._kept(dict(value)))
         entry = entry_for_type(cls)
         if entry is not None and entry.fingerprint is not None:
             return (cls, Given(entry.fingerprint(value)))
+        if entry is not None and entry.kind == "custom" and not entry.immutable:
+            try:
+                return (cls, self._kept(entry.encoder(value)))  # what is saved is what counts
+            except RecursionError:
+                raise
+            except Exception:
+                pass  # in a state that cannot be saved; whoever saves it says so, here its attributes count
         content: Any = None
         if not layout_of(cls).pure:
             content = base_token(value)
+            if content is not None and type(content[1]) is tuple and type(content[1][-1]) is Foreign:
+                content = (content[0], content[1][:-1], self.token(value.tzinfo))
             if content is None:
                 content = self._base_container(value)
             if content is None:

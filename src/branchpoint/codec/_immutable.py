@@ -51,6 +51,8 @@ ATOMS: Final[frozenset[type]] = frozenset(
         Part,
         # What copy.deepcopy shares as well.
         type,
+        # An exact `object` is a mark: all it has is its identity.
+        object,
         types.FunctionType,
         types.BuiltinFunctionType,
         types.EllipsisType,

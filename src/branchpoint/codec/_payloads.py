@@ -7,6 +7,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import itertools
 import pathlib
 import sys
 import uuid
@@ -76,7 +77,7 @@ def _set(kind: Any) -> Callable[[Reader, Any], Any]:
         for tree in trees:
             digest = tree.get("$p") if type(tree) is dict else None
             order.append(notation.encode(tree) if digest is None else reader.parts.get(digest, b""))
-        if any(earlier > later for earlier, later in zip(order, order[1:], strict=False)):
+        if any(earlier > later for earlier, later in itertools.pairwise(order)):
             raise Flaw("the items of a set are in another order than they are written")
         value = kind(reader.items(trees))
         if len(value) != len(order):

@@ -77,10 +77,9 @@ def error_for(refusal: Refusal, path: str) -> BranchpointError:
     for one in reversed(refusal.steps):
         path = step(path, one)
     where = f"at {path}" if path else "as the whole value"
-    error = refusal.error(
+    return refusal.error(
         f"a value of type {type_name(type(refusal.value))} {where} cannot be kept: {refusal.reason}"
     )
-    return error
 
 
 def depth_error(root: Any, path: str) -> UnsupportedValueError:

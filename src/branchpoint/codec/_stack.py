@@ -13,7 +13,7 @@ __all__ = ["with_room"]
 _Result = TypeVar("_Result")
 
 _STACK: Final = 64 * 1024 * 1024  # address space, touched only as far as it is used
-_FRAMES: Final = 20_000
+_FRAMES: Final = 4_000  # over four times what the deepest value takes
 _one_at_a_time = threading.Lock()  # stack size and recursion limit belong to the whole process
 
 

@@ -77,7 +77,7 @@ def joined_tokens(tokens: list[Any] | None) -> Any:
     """The token of a segment: marshal bytes of a list are those of its items in a row."""
     if not tokens:
         return None
-    if all([type(token) is bytes for token in tokens]):
+    if all(type(token) is bytes for token in tokens):
         return b"[" + pack("<i", len(tokens)) + b"".join(tokens)
     return tuple(tokens)
 

@@ -51,7 +51,8 @@ def type_expression(tp: Any) -> str:
         return " | ".join(dict.fromkeys(type_expression(member) for member in typing.get_args(tp)))
     origin = typing.get_origin(tp)
     if origin is typing.Literal:
-        return f"Literal[{', '.join(_literal_text(value) for value in typing.get_args(tp))}]"
+        # Sorted: typing takes two orders for one type, and gives back whichever it met first.
+        return f"Literal[{', '.join(sorted(_literal_text(value) for value in typing.get_args(tp)))}]"
     if origin is not None:
         if not hasattr(tp, "__args__"):  # typing.List without arguments
             return _class_text(origin)

@@ -7,10 +7,12 @@ here, before any commit and before any handler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from branchpoint.codec import convert, copy_value, digest, encode, parse_type_expression, type_expression
+from branchpoint.engine._opening import read_earlier
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._state import RunState
 from branchpoint.errors import (
@@ -29,35 +31,34 @@ from branchpoint.graph import Executor, Graph, find_handler, find_response_handl
 __all__ = ["Admission", "Answer", "Begin", "Report", "Resume", "admit", "payload_digest"]
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Accept a message: a first turn, or the next one."""
 
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Accept answers, in the order of their requests, already of the declared types."""
+class Answer(msgspec.Struct, frozen=True):
+    """Accept answers, in the order of their requests, already of the declared types.
+
+    `digest` is that of the payload as it was given, when converting changed it.
+    """
 
     responses: Mapping[str, Any]
+    digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """Go on with unfinished work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Nothing runs: say again what is already known.
 
-    `first` and `last` bound the supersteps whose outputs are told; None means those of the turn.
+    Told are the outputs of `turn`, up to the superstep `last`.
     """
 
     turn: int
-    first: int | None = None
-    last: int | None = None
+    last: int
 
 
 Admission = Begin | Answer | Resume | Report
@@ -120,7 +121,7 @@ def _nothing(state: RunState, where: str) -> Resume | Report:
         raise InvalidCallError(f"{where} is new, so there is nothing to run: give a message.")
     if state.deliveries:
         return Resume()
-    return Report(state.turn)
+    return Report(state.turn, state.iteration)
 
 
 def _responses(state: RunState, responses: Mapping[str, Any], where: str) -> Answer:
@@ -135,14 +136,14 @@ def _responses(state: RunState, responses: Mapping[str, Any], where: str) -> Ans
     for key, request in state.requests.items():
         if key in responses:
             converted[key] = _converted(state.graph, key, request.read(state.medium), responses[key])
-    return Answer(converted)
+    return Answer(converted, _digest_as_given(responses, converted))
 
 
 def _converted(graph: Graph, key: str, record: Mapping[str, Any], value: Any) -> Any:
     executor = graph.executors[record["source_executor_id"]]
     declared = _declared_type(executor, record, key)
     try:
-        answer = copy_value(convert(value, declared, path=f"responses.{key}"))
+        answer = copy_value(convert(value, declared, path=f"responses.{key}"), path=f"responses.{key}")
     except EncodingError as error:
         raise InvalidResponseError(
             f"The answer to request {key!r} of executor {executor.id!r} must be {type_expression(declared)}, "
@@ -173,8 +174,19 @@ def _declared_type(executor: Executor, record: Mapping[str, Any], key: str) -> A
         ) from error
 
 
+def _digest_as_given(responses: Mapping[str, Any], converted: Mapping[str, Any]) -> str | None:
+    """Return the digest by which these very answers are known again, if the converted ones do not do."""
+    try:
+        given = payload_digest("responses", responses)
+    except EncodingError:
+        return None  # it cannot come out of a queue either
+    return None if given == payload_digest("responses", converted) else given
+
+
 def payload_digest(kind: str, value: Any) -> str:
     """Return a digest by which a repeated delivery is told from another payload under its id."""
+    if kind == "responses":  # the order in which answers are given means nothing
+        value = {key: value[key] for key in sorted(value)}
     encoded, _ = encode([kind, value], format="json", path="messages.input.value")
     return digest(encoded.data)
 
@@ -189,7 +201,7 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
     )
 
     def check(told: Callable[[], str]) -> None:
-        if payload_digest(kind, value if kind == "message" else dict(value)) != told():
+        if payload_digest(kind, value) != told():
             raise InputMismatchError(
                 f"{where} accepted input {input_id!r} before, with another payload. "
                 "A repeated delivery must carry the same payload; a new input needs an id of its own."
@@ -197,12 +209,12 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
 
     last = state.input
     if last is not None and last.input_id == input_id:
-        check(lambda: payload_digest(last.kind, last.value.value(state.medium)))
+        check(lambda: last.digest or payload_digest(last.kind, last.value.value(state.medium)))
         return _nothing(state, where)
-    records = [cell.value(state.medium) for cell in state.earlier]
+    records = [read_earlier(state, n, where) for n in range(len(state.earlier))]
     for n, record in enumerate(records):
         if record["input_id"] == input_id:
             check(lambda record=record: record["digest"])  # type: ignore[misc]
             end = records[n + 1]["superstep"] if n + 1 < len(records) else state.input_iteration
-            return Report(record["turn"], record["superstep"], end)
+            return Report(record["turn"], end)
     return None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from branchpoint.codec import Encoded, Format, Memo, decode, encode, fingerprint
+from branchpoint.errors import EncodingError
 
 __all__ = ["Cell", "Medium"]
 
@@ -28,6 +29,14 @@ class Medium:
     def decode(self, encoded: Encoded, path: str) -> Any:
         """Return a fresh value."""
         return decode(encoded.data, self.parts, format=self.format, path=path)
+
+    def keeps(self, value: Any) -> bool:
+        """Say whether a value can be encoded at all."""
+        try:
+            encode(value, format=self.format)
+        except EncodingError:
+            return False
+        return True
 
 
 class Cell:

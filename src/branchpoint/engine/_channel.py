@@ -33,8 +33,9 @@ class Channel:
         self.superstep = 0
         self._limit = limit
         self._events: deque[WorkflowEvent[Any]] = deque()
-        self._ready: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        # Several may wait on either side: handlers of one superstep, or two tasks on one stream.
+        self._ready = asyncio.Event()
+        self._room = asyncio.Event()
         self._closed = False
 
     def stamp(self, event: WorkflowEvent[Any], *, executor_id: str | None = None) -> WorkflowEvent[Any]:
@@ -54,33 +55,28 @@ class Channel:
         if self._closed:
             return
         self._events.append(event)
-        _wake(self._ready)
+        self._ready.set()
 
     async def drain(self) -> None:
         """Wait until the reader has caught up to within the limit."""
         while self._limit is not None and len(self._events) > self._limit and not self._closed:
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
+            self._room.clear()
+            await self._room.wait()
 
     def close(self) -> None:
         """Say that no more events come, or that nobody reads them."""
         self._closed = True
-        _wake(self._ready)
-        _wake(self._room)
+        self._ready.set()
+        self._room.set()
 
     async def get(self) -> WorkflowEvent[Any] | None:
         """Return the next event, or None when the channel is closed and empty."""
         while not self._events:
             if self._closed:
                 return None
-            self._ready = asyncio.get_running_loop().create_future()
-            await self._ready
+            self._ready.clear()
+            await self._ready.wait()
         event = self._events.popleft()
         if self._limit is None or len(self._events) <= self._limit // 2:
-            _wake(self._room)
+            self._room.set()
         return event
-
-
-def _wake(waiter: asyncio.Future[None] | None) -> None:
-    if waiter is not None and not waiter.done():
-        waiter.set_result(None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from branchpoint import ids
 from branchpoint.checkpoint import (
@@ -21,6 +22,7 @@ from branchpoint.codec import copy_value
 from branchpoint.engine._admission import Answer, Begin, Report, Resume, admit, check_input
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._channel import Channel
+from branchpoint.engine._opening import open_state
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._routing import route
 from branchpoint.engine._share import Origin, Share
@@ -33,15 +35,14 @@ from branchpoint.engine._transitions import (
     incomplete_joins,
     settle_status,
 )
-from branchpoint.errors import ConvergenceError, InvalidCallError
+from branchpoint.errors import ConvergenceError, EncodingError, InvalidCallError
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowRunState
 from branchpoint.graph import Executor, Graph, dehydrate, explain_difference
 
 __all__ = ["Finished", "Runner"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """How a call ended.
 
     Attributes:
@@ -57,8 +58,7 @@ class Finished:
     input_id: str | None
 
 
-@dataclass(slots=True)
-class Runner:
+class Runner(msgspec.Struct):
     """One call of `run()`: made for it, hydrated from the head, and thrown away after it.
 
     Attributes:
@@ -74,8 +74,8 @@ class Runner:
     channel: Channel
     checkpoint: Checkpoint | None = None
     hold: Hold | None = None
-    live: dict[str, Executor] = field(default_factory=dict)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    live: dict[str, Executor] = msgspec.field(default_factory=dict)
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     run_key: str = ""
 
     async def run(self) -> Finished:
@@ -121,7 +121,7 @@ class Runner:
             signature=graph.signature,
             explain=explain_difference,
         )
-        return RunState.open(self.graph, checkpoint, checkpoint.head_snapshot)
+        return open_state(self.graph, checkpoint, checkpoint.head_snapshot)
 
     def _one_shot(self) -> Begin:
         if self.request.responses is not None:
@@ -143,7 +143,7 @@ class Runner:
             accept_message(state, plan.message, input_id)
             await self._commit(state, "input_accepted")
         else:
-            accept_answers(state, plan.responses, input_id)
+            accept_answers(state, plan.responses, input_id, plan.digest)
             await self._commit(state, "responses_accepted")
 
     async def _resume(self, state: RunState) -> None:
@@ -206,16 +206,30 @@ class Runner:
                 self._emit(WorkflowEvent("incomplete_join", data))
         boundary = {IDLE: "completed", PAUSED: "paused"}.get(state.status, "superstep_completed")
         opened = [asked.request_id for share in shares for asked in share.asked]
-        await self._commit(
-            state,
-            boundary,
-            executors=[share.executor_id for share in shares],
-            outputs=[_produced(output.read(state.medium)) for output in state.outputs[before:]],
-            requests=[request for request in self._open_requests(state) if request.request_id in opened],
-        )
+        try:
+            await self._commit(
+                state,
+                boundary,
+                executors=[share.executor_id for share in shares],
+                outputs=[_produced(output.read(state.medium)) for output in state.outputs[before:]],
+                requests=[request for request in self._open_requests(state) if request.request_id in opened],
+            )
+        except EncodingError as error:
+            self._name_makers(error, state, shares)
+            raise
         if state.status == PAUSED and self.checkpoint is None:
             text = "the run stopped at a request; only a run with a checkpoint can be answered"
             self._emit(WorkflowEvent("warning", text))
+
+    def _name_makers(self, error: EncodingError, state: RunState, shares: Sequence[Share]) -> None:
+        """Note whose values cannot be kept; the path in the error says where they would stand."""
+        medium = state.medium
+        for share in shares:
+            cell = state.executors.get(share.executor_id)
+            kept = cell is None or medium is None or medium.keeps(cell.value(medium))
+            if not kept or share.holds_what_cannot_be_kept():
+                where = self.channel.where
+                error.add_note(f"executor {share.executor_id!r}, superstep {state.iteration}, {where}")
 
     def _origin(self, state: RunState) -> Origin:
         head = self.checkpoint.head_snapshot_id if self.checkpoint is not None else str(state.iteration)
@@ -333,8 +347,7 @@ def _produced(record: dict[str, Any]) -> ProducedOutput:
 
 
 def _reported(state: RunState, plan: Report) -> list[dict[str, Any]]:
-    records = [output.read(state.medium) for output in state.outputs] if plan.first is not None else None
-    if records is None:
+    if plan.turn == state.turn and plan.last == state.iteration:
         return state.turn_outputs()
-    last = plan.last if plan.last is not None else state.iteration
-    return [record for record in records if (plan.first or 0) < record["superstep"] <= last]
+    records = [output.read(state.medium) for output in state.outputs]
+    return [one for one in records if one["turn"] == plan.turn and one["superstep"] <= plan.last]

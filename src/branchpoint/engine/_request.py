@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +31,7 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(msgspec.Struct, frozen=True):
     """The arguments of one call.
 
     Attributes:
@@ -53,7 +51,7 @@ class RunRequest:
     max_supersteps: int | None = None
     grace_seconds: float = 5.0
     streaming: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.message is not ABSENT and self.responses is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from branchpoint.codec import copy_value
+import msgspec
+
+from branchpoint.codec import copy_value, type_expression
 from branchpoint.engine._cell import Cell, Medium
 from branchpoint.engine._share import Sent, Share
 from branchpoint.engine._state import Delivery
@@ -23,8 +24,7 @@ __all__ = ["Ended", "Routed", "route"]
 Buffers = dict[str, dict[str, list[Cell]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A message whose way ended: nobody was asked to take it, or nobody could."""
 
     source_id: str
@@ -32,13 +32,12 @@ class Ended:
     why: str
 
 
-@dataclass(slots=True)
-class Routed:
+class Routed(msgspec.Struct):
     """What all messages of one superstep became."""
 
-    deliveries: list[Delivery] = field(default_factory=list)
-    buffers: Buffers = field(default_factory=dict)
-    ended: list[Ended] = field(default_factory=list)
+    deliveries: list[Delivery] = msgspec.field(default_factory=list)
+    buffers: Buffers = msgspec.field(default_factory=dict)
+    ended: list[Ended] = msgspec.field(default_factory=list)
 
 
 async def route(
@@ -73,57 +72,62 @@ async def _route_one(graph: Graph, source_id: str, sent: Sent, routed: Routed) -
         routed.ended.append(Ended(source_id, kind, "the sender has no outgoing edge"))
         return
     targets: list[str] = []
-    accepted = joined = False
+    unable: list[str] = []
+    turned_away = joined = False
     seen = copy_value(sent.value) if any(_asks(group) for group in groups) else sent.value
     for group in groups:
-        able = [target for target in group.target_ids if _accepts(graph, group, target, sent)]
-        if group.kind == "fan_in":
-            if able:
-                joined = True
-                _buffer(routed.buffers, group, source_id, sent.value)
-            continue
-        chosen = await _chosen(group, source_id, able, seen)
-        accepted = accepted or chosen is not None
-        targets += chosen or ()
+        meant = [target for target in group.target_ids if sent.target_id in (None, target)]
+        able = [target for target in meant if _accepts(graph, group, target, sent.value)]
+        if not able:
+            unable += meant
+        elif group.kind == "fan_in":
+            joined = True
+            _buffer(routed.buffers, group, source_id, sent.value)
+        else:
+            picked = await _picked(group, source_id, able, seen)
+            if chosen := [target for target in able if target in picked]:
+                targets += chosen
+            elif misled := [target for target in meant if target in picked]:
+                unable += misled  # a decision of the developer met a type error
+            else:
+                turned_away = True
     if targets:
         ordered = tuple(sorted(targets, key=graph.order))
         routed.deliveries.append(Delivery(sent.value, (source_id,), ordered))
-    elif not (accepted or joined):
-        _refuse(graph, groups, source_id, sent, routed)
-    elif not joined:
+    elif turned_away and not joined:
         routed.ended.append(Ended(source_id, kind, "every condition turned it away"))
+    elif unable and not joined:
+        _refuse(graph, source_id, kind, unable, routed)
+    elif not joined:
+        leads_to = [target for group in groups for target in group.target_ids]
+        raise UndeliverableMessageError(
+            f"Executor {source_id!r} sent a {kind} to {sent.target_id!r}, but no edge leads there; "
+            f"its edges lead to {leads_to}. Add the edge, or send without target_id."
+        )
 
 
 def _asks(group: EdgeGroup) -> bool:
     return bool(group.branches) or group.selection is not None or any(edge.condition for edge in group.edges)
 
 
-def _accepts(graph: Graph, group: EdgeGroup, target_id: str, sent: Sent) -> bool:
-    if sent.target_id not in (None, target_id):
-        return False
-    value = [sent.value] if group.kind == "fan_in" else sent.value
-    return find_handler(graph.executors[target_id], value) is not None
+def _accepts(graph: Graph, group: EdgeGroup, target_id: str, value: Any) -> bool:
+    delivered = [value] if group.kind == "fan_in" else value
+    return find_handler(graph.executors[target_id], delivered) is not None
 
 
-async def _chosen(group: EdgeGroup, source_id: str, able: list[str], seen: Any) -> list[str] | None:
-    """Return those of the `able` targets that the group's conditions let through.
+async def _picked(group: EdgeGroup, source_id: str, able: list[str], seen: Any) -> list[str]:
+    """Return the targets that the group's conditions let through.
 
-    An empty list means that conditions turned the message away; None, that nobody can take it.
+    A condition of an edge is asked only about what its edge can carry; a switch and a selection decide
+    about the whole group.
     """
     if group.kind == "switch_case":
-        picked = [await _first_branch(group, seen)]
-    elif group.selection is not None:
-        picked = await _picked(group, source_id, seen)
-    else:
-        picked = [
-            edge.target_id for edge in group.edges if edge.condition is None or await edge.should_route(seen)
-        ]
-    chosen = [target for target in able if target in picked]
-    if chosen:
-        return chosen
-    # Nobody able was picked. If somebody unable was, a decision of the developer met a type error.
-    deciding = group.kind == "switch_case" or group.selection is not None
-    return [] if able and not (deciding and picked) else None
+        return [await _first_branch(group, seen)]
+    if group.selection is not None:
+        return await _selected(group, source_id, seen)
+    return [
+        edge.target_id for edge in group.edges if edge.target_id in able and await edge.should_route(seen)
+    ]
 
 
 async def _first_branch(group: EdgeGroup, seen: Any) -> str:
@@ -134,7 +138,7 @@ async def _first_branch(group: EdgeGroup, seen: Any) -> str:
     raise AssertionError("a switch ends with its default")
 
 
-async def _picked(group: EdgeGroup, source_id: str, seen: Any) -> list[str]:
+async def _selected(group: EdgeGroup, source_id: str, seen: Any) -> list[str]:
     assert group.selection is not None
     answer = group.selection(seen, list(group.target_ids))
     picked = list(await answer if inspect.isawaitable(answer) else answer)
@@ -160,27 +164,37 @@ def _release_joins(graph: Graph, routed: Routed, medium: Medium | None) -> None:
             continue
         del routed.buffers[group.id]
         values = [cell.value(medium) for source in group.source_ids for cell in at[source]]
-        routed.deliveries.append(Delivery(values, group.source_ids, group.target_ids))
+        target_id = group.target_ids[0]
+        if find_handler(graph.executors[target_id], values) is not None:
+            routed.deliveries.append(Delivery(values, group.source_ids, (target_id,)))
+            continue
+        # Each source alone fits some handler, and all together fit none.
+        kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in values))
+        sender = f"The join of {list(group.source_ids)}"
+        _refuse(graph, group.source_ids[-1], f"list of {kinds}", [target_id], routed, sender=sender)
 
 
-def _refuse(graph: Graph, groups: Sequence[EdgeGroup], source_id: str, sent: Sent, routed: Routed) -> None:
-    kind = type(sent.value).__name__
-    targets = list(dict.fromkeys(target for group in groups for target in group.target_ids))
-    if sent.target_id is not None and sent.target_id not in targets:
-        raise UndeliverableMessageError(
-            f"Executor {source_id!r} sent a {kind} to {sent.target_id!r}, but no edge leads there; "
-            f"its edges lead to {targets}. Add the edge, or send without target_id."
-        )
+def _refuse(
+    graph: Graph,
+    source_id: str,
+    kind: str,
+    unable: Sequence[str],
+    routed: Routed,
+    *,
+    sender: str | None = None,
+) -> None:
     if graph.undelivered == "drop":
-        routed.ended.append(Ended(source_id, kind, f"none of {targets} accepts it"))
+        routed.ended.append(Ended(source_id, kind, f"none of {list(unable)} accepts it"))
         return
-    asked = [sent.target_id] if sent.target_id is not None else targets
-    accepted = "; ".join(f"{target!r} accepts {_accepted_types(graph.executors[target])}" for target in asked)
+    accepted = "; ".join(
+        f"{target!r} accepts {_accepted_types(graph.executors[target])}" for target in unable
+    )
     raise UndeliverableMessageError(
-        f"Executor {source_id!r} sent a {kind}, and none of its targets accepts that type: {accepted}. "
-        "Add a handler for it, send another type, or build with WorkflowBuilder(undelivered='drop')."
+        f"{sender or f'Executor {source_id!r}'} sent a {kind}, and none of its targets accepts that type: "
+        f"{accepted}. Add a handler for it, send another type, or build with "
+        "WorkflowBuilder(undelivered='drop')."
     )
 
 
 def _accepted_types(executor: Executor) -> str:
-    return ", ".join(getattr(tp, "__name__", str(tp)) for tp in executor.input_types)
+    return ", ".join(type_expression(tp) for tp in executor.input_types)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from branchpoint.codec import copy_value, fingerprint, json_schema, type_expression
 from branchpoint.engine._cell import Cell, Medium
@@ -33,32 +34,28 @@ from branchpoint.graph import (
 __all__ = ["Asked", "HandlerPort", "Origin", "Sent", "Share", "Yielded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """A message a handler sent."""
 
     value: Any
     target_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Yielded:
+class Yielded(msgspec.Struct, frozen=True):
     """An output a handler yielded."""
 
     output_id: str
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A request a handler made, as a snapshot will hold it."""
 
     request_id: str
     record: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a superstep starts from; keys derive from it.
 
     Attributes:
@@ -76,8 +73,7 @@ class Origin:
     streaming: bool
 
 
-@dataclass(slots=True)
-class _Lent:
+class _Lent(msgspec.Struct):
     """A copy of shared state that a handler holds, with what it looked like when it was lent."""
 
     key: str
@@ -85,8 +81,7 @@ class _Lent:
     token: Callable[[], Any]
 
 
-@dataclass(slots=True)
-class Share:
+class Share(msgspec.Struct):
     """What one executor does in one superstep.
 
     Nothing here touches the run's state; the engine applies all shares once all have succeeded.
@@ -96,11 +91,11 @@ class Share:
     graph: Graph
     shared: Mapping[str, Cell]
     medium: Medium | None
-    sent: list[Sent] = field(default_factory=list)
-    yielded: list[Yielded] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    writes: dict[str, list[Write]] = field(default_factory=dict)
-    lent: list[_Lent] = field(default_factory=list)
+    sent: list[Sent] = msgspec.field(default_factory=list)
+    yielded: list[Yielded] = msgspec.field(default_factory=list)
+    asked: list[Asked] = msgspec.field(default_factory=list)
+    writes: dict[str, list[Write]] = msgspec.field(default_factory=dict)
+    lent: list[_Lent] = msgspec.field(default_factory=list)
     closed: bool = False
 
     def current(self, key: str) -> Any:
@@ -119,6 +114,7 @@ class Share:
         """Return a copy of the current value that is watched until the handler returns."""
         value = self.current(key)
         if value is ABSENT:
+            self.watch(key, default)  # an edit of it would be lost just as one of the copy
             return default
         own = copy_value(value, path=f"workflow_state.shared.{key}")
         if own is not value:
@@ -136,14 +132,19 @@ class Share:
         self.lent.append(_Lent(key, value, lambda: seen))
 
     def write(self, key: str, value: Any, *, replaces: bool = False) -> None:
-        """Record a write of `value`, as it is now."""
+        """Record a write of `value`, as it is now.
+
+        What was lent for the key counts as written back. The very value that was lent is watched on; one
+        that the handler made is its own affair from here on.
+        """
         kept = copy_value(value, path=f"workflow_state.shared.{key}") if value is not ABSENT else value
         declared = self.graph.state_keys.get(key)
         folds = declared is not None and declared.reducer is not None and not replaces and value is not ABSENT
         earlier = self.writes.get(key, []) if folds else []
         self.writes[key] = [*earlier, Write(self.executor_id, kept, replaces)]
+        held = replaces or any(lent.value is value for lent in self.lent if lent.key == key)
         self.lent = [lent for lent in self.lent if lent.key != key]
-        if kept is not value:
+        if held and kept is not value:
             self.watch(key, value)
 
     def check_lent(self) -> None:
@@ -160,6 +161,15 @@ class Share:
                     f"the change, or read with ctx.get_state({lent.key!r}, copy=False)."
                 )
         self.lent.clear()
+
+    def holds_what_cannot_be_kept(self) -> bool:
+        """Say whether something this executor sent, yielded, asked with or wrote cannot be encoded."""
+        made: list[Any] = [sent.value for sent in self.sent]
+        made += [yielded.value for yielded in self.yielded]
+        made += [asked.record for asked in self.asked]
+        made += [write.value for writes in self.writes.values() for write in writes]
+        medium = self.medium
+        return medium is not None and not all(value is ABSENT or medium.keeps(value) for value in made)
 
 
 def _private(write: Write) -> Write:
@@ -234,13 +244,20 @@ class HandlerPort:
     def send(self, value: Any, target_id: str | None) -> None:
         self._open("send_message")
         self._check(value, self._spec.output_types, "sent", "WorkflowContext[that type]")
-        self._share.sent.append(Sent(copy_value(value, path=f"message of {self.executor_id}"), target_id))
+        self._share.sent.append(
+            Sent(
+                copy_value(value, path=f"messages.pending.deliveries[from {self.executor_id}].value"),
+                target_id,
+            )
+        )
 
     def yield_output(self, value: Any) -> None:
         self._open("yield_output")
         self._check(value, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
         self._share.yielded.append(
-            Yielded(self._key("output"), copy_value(value, path=f"output of {self.executor_id}"))
+            Yielded(
+                self._key("output"), copy_value(value, path=f"messages.output[of {self.executor_id}].value")
+            )
         )
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
@@ -266,7 +283,8 @@ class HandlerPort:
 
     def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
         self._open("add_event")
-        return self._emit(event)
+        data = copy_value(event.data, path=f"event of {self.executor_id}")
+        return self._emit(event if data is event.data else msgspec.structs.replace(event, data=data))
 
     def get_state(self, key: str, default: Any = None, copy: bool = True) -> Any:
         self._open("get_state")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot
-from branchpoint.codec import Encoded, open_dict, open_list
+import msgspec
+
 from branchpoint.engine._cell import Cell, Medium
-from branchpoint.errors import GraphMismatchError
 from branchpoint.graph import Graph
 
 __all__ = ["AcceptedInput", "Delivery", "OpenRequest", "Produced", "RunState"]
@@ -17,10 +15,10 @@ __all__ = ["AcceptedInput", "Delivery", "OpenRequest", "Produced", "RunState"]
 IN_PROGRESS = "in_progress"
 PAUSED = "idle_with_pending_requests"
 IDLE = "idle"
+STATUSES = (IN_PROGRESS, PAUSED, IDLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """A message on its way: one value, and every executor that is to receive it.
 
     Attributes:
@@ -62,18 +60,20 @@ class Delivery:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedInput:
-    """What last entered the workflow: a message, or answers by request id."""
+class AcceptedInput(msgspec.Struct, frozen=True):
+    """What last entered the workflow: a message, or answers by request id.
+
+    `digest` is that of the payload as it was given, when `value` was converted from it.
+    """
 
     input_id: str
     turn: int
     kind: str
     value: Cell
+    digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(msgspec.Struct, frozen=True):
     """A question to the outside that nobody has answered yet."""
 
     request_id: str
@@ -85,8 +85,7 @@ class OpenRequest:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(msgspec.Struct, frozen=True):
     """Something the workflow yielded."""
 
     record: Cell
@@ -97,8 +96,7 @@ class Produced:
         return value
 
 
-@dataclass(slots=True)
-class RunState:
+class RunState(msgspec.Struct):
     """Everything a snapshot holds, in the form a run works on.
 
     `medium` is None for a run without a checkpoint: nothing is ever encoded then.
@@ -111,13 +109,13 @@ class RunState:
     turn: int = 0
     input_iteration: int = 0
     input: AcceptedInput | None = None
-    earlier: list[Cell] = field(default_factory=list)
-    shared: dict[str, Cell] = field(default_factory=dict)
-    executors: dict[str, Cell] = field(default_factory=dict)
-    buffers: dict[str, dict[str, list[Cell]]] = field(default_factory=dict)
-    deliveries: list[Delivery] = field(default_factory=list)
-    requests: dict[str, OpenRequest] = field(default_factory=dict)
-    outputs: list[Produced] = field(default_factory=list)
+    earlier: list[Cell] = msgspec.field(default_factory=list)
+    shared: dict[str, Cell] = msgspec.field(default_factory=dict)
+    executors: dict[str, Cell] = msgspec.field(default_factory=dict)
+    buffers: dict[str, dict[str, list[Cell]]] = msgspec.field(default_factory=dict)
+    deliveries: list[Delivery] = msgspec.field(default_factory=list)
+    requests: dict[str, OpenRequest] = msgspec.field(default_factory=dict)
+    outputs: list[Produced] = msgspec.field(default_factory=list)
 
     @property
     def input_id(self) -> str | None:
@@ -164,13 +162,14 @@ class RunState:
     def _exported_input(self, medium: Medium) -> dict[str, Any]:
         if self.input is None:
             return {}
-        return {
+        exported = {
             "input_id": self.input.input_id,
             "turn": self.input.turn,
             "kind": self.input.kind,
             "value": self.input.value.encoded(medium),
             "earlier": [cell.encoded(medium) for cell in self.earlier],
         }
+        return exported if self.input.digest is None else {**exported, "digest": self.input.digest}
 
     def turn_outputs(self) -> list[dict[str, Any]]:
         """Return the records this turn produced so far, oldest first."""
@@ -182,96 +181,3 @@ class RunState:
             found.append(record)
         found.reverse()
         return found
-
-    @classmethod
-    def open(cls, graph: Graph, checkpoint: Checkpoint, head: CheckpointSnapshot | None) -> RunState:
-        """Return the state that `head` holds, with user values still undecoded.
-
-        Raises:
-            GraphMismatchError: It names an executor or an edge this graph does not have.
-        """
-        medium = Medium(checkpoint.format, checkpoint.parts)
-        if head is None:
-            return cls(graph, medium)
-        return _opened(cls(graph, medium), medium, medium.parts[head.root])
-
-
-def _opened(state: RunState, medium: Medium, root: bytes) -> RunState:
-    def opened(encoded: Encoded | bytes) -> dict[str, Encoded]:
-        data = encoded if isinstance(encoded, bytes) else encoded.data
-        return open_dict(data, medium.parts, format=medium.format)
-
-    def listed(encoded: Encoded) -> list[Encoded]:
-        return open_list(encoded.data, medium.parts, format=medium.format)
-
-    buckets = opened(root)
-    own = opened(buckets["workflow_state"])
-    state.iteration = medium.decode(own["iteration_count"], "workflow_state.iteration_count")
-    state.status = medium.decode(own["status"], "workflow_state.status")
-    state.turn = medium.decode(own["turn"], "workflow_state.turn")
-    state.input_iteration = medium.decode(own["cursor"], "workflow_state.cursor")["input_iteration"]
-    state.shared = {
-        key: Cell(f"workflow_state.shared.{key}", 3, encoded=value)
-        for key, value in opened(own["shared"]).items()
-    }
-    state.executors = {
-        key: Cell(f"executor_states.{key}", 2, encoded=value)
-        for key, value in opened(buckets["executor_states"]).items()
-    }
-    for group_id, value in opened(buckets["edge_states"]).items():
-        path = f"edge_states.{group_id}.received"
-        state.buffers[group_id] = {
-            source: [Cell(f"{path}.{source}[{n}]", 5, encoded=item) for n, item in enumerate(listed(items))]
-            for source, items in opened(opened(value)["received"]).items()
-        }
-    messages = opened(buckets["messages"])
-    entered = opened(messages["input"])
-    if entered:
-        state.input = AcceptedInput(
-            medium.decode(entered["input_id"], "messages.input.input_id"),
-            medium.decode(entered["turn"], "messages.input.turn"),
-            medium.decode(entered["kind"], "messages.input.kind"),
-            Cell("messages.input.value", 3, encoded=entered["value"]),
-        )
-        state.earlier = [
-            Cell(f"messages.input.earlier[{n}]", 4, encoded=item)
-            for n, item in enumerate(listed(entered["earlier"]))
-        ]
-    pending = opened(messages["pending"])
-    state.deliveries = [
-        Delivery.from_record(medium.decode(item, f"messages.pending.deliveries[{n}]"))
-        for n, item in enumerate(listed(pending["deliveries"]))
-    ]
-    state.requests = {
-        key: OpenRequest(key, Cell(f"messages.pending.requests.{key}", 4, encoded=item))
-        for key, item in opened(pending["requests"]).items()
-    }
-    state.outputs = [
-        Produced(Cell(f"messages.output[{n}]", 3, encoded=item))
-        for n, item in enumerate(listed(messages["output"]))
-    ]
-    _check_names(state)
-    return state
-
-
-def _check_names(state: RunState) -> None:
-    """Refuse a state that speaks of executors or edges the graph does not have."""
-    graph = state.graph
-    joins = {group.id for group in graph.groups if group.kind == "fan_in"}
-    ghosts = [f"executor_states.{key}" for key in state.executors if key not in graph.executors]
-    ghosts += [f"edge_states.{key}" for key in state.buffers if key not in joins]
-    for n, delivery in enumerate(state.deliveries):
-        ghosts += [
-            f"messages.pending.deliveries[{n}] to {target!r}"
-            for target in delivery.targets
-            if target not in graph.executors
-        ]
-    for key, request in state.requests.items():
-        source = request.read(state.medium)["source_executor_id"]
-        if source not in graph.executors:
-            ghosts.append(f"messages.pending.requests.{key} of {source!r}")
-    if ghosts:
-        raise GraphMismatchError(
-            f"The snapshot speaks of what workflow {graph.name!r} does not have: {', '.join(ghosts)}. "
-            "Edit the state to name existing executors and edges, or run it on the workflow that made it."
-        )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from branchpoint.codec import copy_value
 from branchpoint.engine._channel import Channel
@@ -45,8 +46,7 @@ def inboxes(deliveries: Sequence[Delivery], order: Mapping[str, Any]) -> dict[st
     return {executor_id: inbox[executor_id] for executor_id in order if executor_id in inbox}
 
 
-@dataclass(slots=True)
-class Superstep:
+class Superstep(msgspec.Struct):
     """One superstep of one run.
 
     Attributes:
@@ -79,8 +79,9 @@ class Superstep:
         finally:
             # Also after a success: nothing may be written once the superstep is over.
             try:
-                self._abandon(await stop(tasks, self.request.grace_seconds), tasks)
+                await stop(tasks, self.request.grace_seconds)
             finally:
+                self._abandon(tasks)
                 for share in shares:
                     share.closed = True
         self._raise_first(tasks)
@@ -165,9 +166,9 @@ class Superstep:
     def _emit(self, event: WorkflowEvent[Any]) -> None:
         self.channel.put(self.channel.stamp(event))
 
-    def _abandon(self, left: set[asyncio.Task[None]], tasks: Mapping[asyncio.Task[None], Share]) -> None:
+    def _abandon(self, tasks: Mapping[asyncio.Task[None], Share]) -> None:
         for task, share in tasks.items():
-            if task in left:
+            if not task.done():
                 text = (
                     f"executor {share.executor_id!r} did not end within {self.request.grace_seconds:g} s of its "
                     "cancellation and was abandoned; what it does from now on goes nowhere"

@@ -32,22 +32,28 @@ def accept_message(state: RunState, message: Any, input_id: str) -> None:
     """Begin a turn: the message is pending for the start executor."""
     _remember_input(state)
     state.turn += 1
-    _enter(state, input_id, "message", message)
+    _enter(state, input_id, "message", message, None)
     state.deliveries = [Delivery(message, (), (state.graph.start_id,))]
 
 
-def accept_answers(state: RunState, responses: Mapping[str, Any], input_id: str) -> None:
-    """Turn answered requests into deliveries to those who asked, in the order of the requests."""
+def accept_answers(
+    state: RunState, responses: Mapping[str, Any], input_id: str, digest: str | None = None
+) -> None:
+    """Turn answered requests into deliveries to those who asked, in the order of the requests.
+
+    `digest` is that of the payload as it was given, when converting changed it.
+    """
     _remember_input(state)
-    _enter(state, input_id, "responses", dict(responses))
+    _enter(state, input_id, "responses", dict(responses), digest)
     for key, answer in responses.items():
         record = state.requests.pop(key).read(state.medium)
         asker = record["source_executor_id"]
         state.deliveries.append(Delivery(answer, (asker,), (asker,), key, record["data"]))
 
 
-def _enter(state: RunState, input_id: str, kind: str, value: Any) -> None:
-    state.input = AcceptedInput(input_id, state.turn, kind, Cell("messages.input.value", 3, live=value))
+def _enter(state: RunState, input_id: str, kind: str, value: Any, digest: str | None) -> None:
+    entered = Cell("messages.input.value", 3, live=value)
+    state.input = AcceptedInput(input_id, state.turn, kind, entered, digest)
     state.input_iteration = state.iteration
     state.status = IN_PROGRESS
 
@@ -60,7 +66,7 @@ def _remember_input(state: RunState) -> None:
     record = {
         "input_id": last.input_id,
         "turn": last.turn,
-        "digest": payload_digest(last.kind, last.value.value(state.medium)),
+        "digest": last.digest or payload_digest(last.kind, last.value.value(state.medium)),
         "superstep": state.input_iteration,
     }
     state.earlier.append(Cell(f"messages.input.earlier[{len(state.earlier)}]", 4, live=record))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
+
+import msgspec
 
 from branchpoint.errors import DefinitionError
 from branchpoint.graph._declaration import DECLARATION, Declaration
@@ -28,8 +29,7 @@ _RENAMED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
+class Blueprint(msgspec.Struct, frozen=True):
     """The declarations of one executor class.
 
     Attributes:

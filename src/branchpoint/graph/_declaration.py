@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from branchpoint.errors import DefinitionError
 from branchpoint.graph._annotations import (
@@ -46,8 +47,7 @@ _FORMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Types:
+class _Types(msgspec.Struct, frozen=True):
     accepted: tuple[Any, ...]
     output: tuple[Any, ...] | None
     workflow_output: tuple[Any, ...] | None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from branchpoint.graph._signature import child_graph
 
@@ -27,16 +28,14 @@ _MERMAID_WORDS = {"class", "classdef", "click", "default", "direction", "end", "
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(msgspec.Struct, frozen=True):
     path: _Path
     label: str
     is_start: bool = False
     is_join: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     source: _Path
     target: _Path
     label: str | None = None  # not None: conditional

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+import msgspec
+
 from branchpoint.errors import DefinitionError
 
 __all__ = [
@@ -111,16 +113,14 @@ class Edge:
         return plain
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A branch of a switch: messages for which `condition` holds go to `target`."""
 
     condition: EdgeCondition
     target: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(msgspec.Struct, frozen=True):
     """The last branch of a switch: messages that no case took go to `target`."""
 
     target: Any

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 __all__ = ["HandlerSpec", "ResponseSpec"]
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerSpec:
+class HandlerSpec(msgspec.Struct, frozen=True):
     """One handler of an executor.
 
     Attributes:
@@ -42,8 +42,7 @@ class HandlerSpec:
         return self.func(executor, *args) if self.is_method else self.func(*args)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseSpec:
+class ResponseSpec(msgspec.Struct, frozen=True):
     """One response handler of an executor; the attributes are those of `HandlerSpec`.
 
     Attributes:

@@ -118,7 +118,7 @@ def open_journal(path: Path, *, where: str, write: bool = False) -> Iterator[int
     """
     # Without O_NONBLOCK a pipe under that name would wait for its other end for ever.
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    if path.is_symlink():
+    if os.path.islink(path):
         raise CorruptCheckpointError(f"{where}: this is a symbolic link, which is never followed; remove it.")
     descriptor = os.open(path, flags)
     try:

@@ -11,10 +11,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
-from branchpoint.checkpoint import CheckpointInfo, CheckpointSnapshot, Header, StoredHead, refuse_stale
+from branchpoint.checkpoint import (
+    CheckpointInfo,
+    CheckpointSnapshot,
+    Header,
+    StoredHead,
+    check_id,
+    refuse_stale,
+)
 from branchpoint.errors import (
     CheckpointConflictError,
     CheckpointNotFoundError,
@@ -52,6 +59,7 @@ class Folder:
         self._disk = disk
         self._seen: OrderedDict[str, Standing] = OrderedDict()
         self._guard = threading.Lock()
+        self._places = lru_cache(_REMEMBERED)(self._find_place)
         self._swept = False
 
     def commit(
@@ -203,12 +211,12 @@ class Folder:
         with reported("listing", str(path)):
             try:
                 with open_journal(path, where=str(path)) as descriptor:
-                    place = self._place(read_id(descriptor, str(path)))
+                    place = self._place(read_id(descriptor, path))
             except FileNotFoundError as error:
                 raise CheckpointNotFoundError(f"{path} is gone.") from error
             except InvalidCallError as error:
                 raise CorruptCheckpointError(f"{path}: the id in this journal is none: {error}") from error
-        if place.path != str(path):
+        if place.path != path:
             raise CorruptCheckpointError(f"{path} holds {place}: it was moved or copied; move it back.")
         with self._found(place, "listing") as found, open_journal(found, where=str(place)) as descriptor:
             journal = read_end(descriptor, place)
@@ -221,24 +229,30 @@ class Folder:
         return str(self._place(checkpoint_id))
 
     def _place(self, checkpoint_id: str) -> Place:
-        return Place(checkpoint_id, str(self.path / file_name(checkpoint_id)))
+        if type(checkpoint_id) is not str:
+            check_id(checkpoint_id)
+        return self._places(checkpoint_id)
+
+    def _find_place(self, checkpoint_id: str) -> Place:
+        name = file_name(checkpoint_id)
+        return Place(checkpoint_id, self.path / name, stripe(checkpoint_id, STRIPES))
 
     def _temporary(self, place: Place) -> Path:
-        return self.path / temporary_name(stripe(place.checkpoint_id, STRIPES), token())
+        return self.path / temporary_name(place.stripe, token())
 
     @contextmanager
     def _locked(self, place: Place, doing: str) -> Iterator[Path]:
-        with reported(doing, str(place)), holding(self.path, stripe(place.checkpoint_id, STRIPES)):
-            yield Path(place.path)
+        with reported(doing, str(place)), holding(self.path, place.stripe):
+            yield place.path
 
     @contextmanager
     def _found(self, place: Place, doing: str, *, shared: bool = True) -> Iterator[Path]:
         """Hold the lock of a journal that exists; without one not even a lock file is made."""
-        path, number = Path(place.path), stripe(place.checkpoint_id, STRIPES)
+        path = place.path
         with reported(doing, str(place)):
             try:
                 os.lstat(path)
-                with holding(self.path, number, shared=shared):
+                with holding(self.path, place.stripe, shared=shared):
                     os.lstat(path)
                     yield path
             except FileNotFoundError as error:

@@ -73,7 +73,7 @@ def holding(folder: Path, stripe: int, *, shared: bool = False, wait: bool = Tru
     if sys.platform == "win32":
         require_locks()
         return
-    path = folder / f".lock-{stripe:02x}"
+    path = os.path.join(folder, f".lock-{stripe:02x}")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     _held.add(descriptor)
     try:

@@ -8,6 +8,7 @@ remembered, comparing two seals tells that nothing has changed, and no record is
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import msgspec
 
@@ -32,10 +33,15 @@ _FIRST_LOOK = 1 << 14
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Which checkpoint a file should hold, and how to speak of it."""
+    """Which checkpoint a file should hold, and how to speak of it.
+
+    Attributes:
+        stripe: Which lock guards it.
+    """
 
     checkpoint_id: str
-    path: str
+    path: Path
+    stripe: int = 0
 
     def __str__(self) -> str:
         return f"checkpoint {self.checkpoint_id!r} in {self.path}"
@@ -135,16 +141,16 @@ def read_standing(descriptor: int, place: Place, seen: Standing | None) -> Stand
     return read_end(descriptor, place).standing
 
 
-def read_id(descriptor: int, path: str) -> str:
+def read_id(descriptor: int, path: Path) -> str:
     """Return the id of the checkpoint that an open journal says it holds.
 
     Raises:
         UnknownVersionError: A newer program wrote it, or it is a v1 checkpoint of Agent Framework.
         CorruptCheckpointError: What was read is damaged.
     """
-    place = Place(os.path.basename(path), path)
+    place = Place(path.name, path)
     _, preamble, first = _beginning(descriptor, os.fstat(descriptor).st_size, place)
-    return peek_id(first.body, format=preamble.format, where=path)
+    return peek_id(first.body, format=preamble.format, where=str(path))
 
 
 def _beginning(descriptor: int, size: int, place: Place) -> tuple[bytes, Preamble, Record]:

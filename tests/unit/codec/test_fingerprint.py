@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import datetime
 import decimal
 import functools
@@ -193,6 +194,50 @@ def test_a_change_through_a_mapping_proxy_is_found() -> None:
     assert fingerprint(view) != before
 
 
+def test_of_a_class_with_its_own_encoder_what_is_saved_counts() -> None:
+    counter = kinds.Counter({"a": 1})
+    before = fingerprint([counter])
+    counter.lock = threading.Lock()
+    assert fingerprint([counter]) == before
+    counter.counts["a"] = 2
+    assert fingerprint([counter]) != before
+
+
+def test_a_value_that_its_encoder_refuses_is_compared_by_its_attributes() -> None:
+    def refuse(value: Any) -> Any:
+        raise KeyError("half made")
+
+    class Half:
+        parts: list[int]
+
+    register_state_type(Half, type_id="half", encoder=refuse, decoder=lambda payload: Half())
+    half = Half()
+    half.parts = [1]
+    before = fingerprint(half)
+    half.parts.append(2)
+    assert fingerprint(half) != before
+
+
+class _Zone(datetime.tzinfo):
+    def __init__(self, hours: int = 0) -> None:
+        self.hours = hours
+
+    def utcoffset(self, moment: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(hours=self.hours)
+
+
+class _Moment(datetime.datetime):
+    pass
+
+
+@pytest.mark.parametrize("kind", [datetime.datetime, _Moment])
+def test_time_zones_of_other_packages_are_looked_into(kind: Any) -> None:
+    moments = [kind(2024, 1, 1, tzinfo=_Zone(hours)) for hours in (1, 1, 2)]
+    assert fingerprint(moments[0]) == fingerprint(moments[1]) != fingerprint(moments[2])
+    assert fingerprint(copy.deepcopy(moments[0])) == fingerprint(moments[0])
+    assert fingerprint(datetime.time(1, tzinfo=_Zone(1))) == fingerprint(datetime.time(1, tzinfo=_Zone(1)))
+
+
 def test_reading_a_cached_property_is_no_change() -> None:
     loud = kinds.Loud("a", 2)
     before = fingerprint(loud)
@@ -265,6 +310,41 @@ def test_a_cycle_looks_the_same_wherever_it_is_met() -> None:
     assert fingerprint([plain]) == fingerprint([other])
     other[0] = 2
     assert fingerprint([plain]) != fingerprint([other])
+
+
+def test_a_cycle_entered_at_another_place_is_told_up_to_where_it_was_entered_first() -> None:
+    ring = _ring("a", "b", "c")
+    again = kinds.Plain(name="b", next=kinds.Plain(name="c", next=_ring("a", "b", "c")))
+    assert fingerprint([ring, ring.next]) == fingerprint([_ring("a", "b", "c"), again])
+    assert fingerprint([ring, ring.next]) != fingerprint([ring, ring])
+
+
+def test_a_list_of_the_nodes_of_a_ring_takes_linear_time() -> None:
+    nodes = [kinds.Plain(number=number) for number in range(100)]
+    for node, following in zip(nodes, [*nodes[1:], nodes[0]], strict=True):
+        node.next = following
+    before = fingerprint(nodes * 50)
+    nodes[50].number = -1
+    assert fingerprint(nodes * 50) != before
+
+
+def _knot(left: Any, right: Any) -> Any:
+    knot = kinds.Plain()
+    inner = kinds.Plain(up=knot)
+    knot.__dict__.update(first=inner, left=left, right=right, second=inner)
+    return knot
+
+
+def test_sharing_inside_a_cycle_is_not_visible_where_the_shared_part_has_no_cycle() -> None:
+    shared = {1: {2}}
+    assert fingerprint(_knot(shared, shared)) == fingerprint(_knot({1: {2}}, {1: {2}}))
+    assert fingerprint(_knot(shared, shared)) != fingerprint(_knot({1: {2}}, {1: {3}}))
+
+
+def test_what_objects_say_of_themselves_is_not_mixed_up() -> None:
+    ones = [array.array("i", [1]) for _ in range(20)]
+    others = [array.array("i", [number]) for number in range(1, 21)]
+    assert fingerprint(ones) != fingerprint(others)
 
 
 def test_a_densely_connected_graph_takes_no_exponential_time() -> None:

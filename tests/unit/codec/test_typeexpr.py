@@ -45,7 +45,7 @@ ROUND_TRIPS: list[tuple[Any, str]] = [
     (str | None, "str | None"),
     (None | str, "None | str"),
     (list[int | None] | dict[str, list[bool]], "list[int | None] | dict[str, list[bool]]"),
-    (Literal["a", 1, True, None, b"\xff"], 'Literal["a", 1, True, None, b"\\u00ff"]'),
+    (Literal["a", 1, True, None, b"\xff"], 'Literal["a", 1, None, True, b"\\u00ff"]'),
     (Literal['with "quotes", | and ]', -3], 'Literal["with \\"quotes\\", | and ]", -3]'),
     (Literal[kinds.Color.RED], "Literal[test.color.RED]"),
     (kinds.Order, "test.order"),

@@ -188,6 +188,7 @@ def test_two_classes_of_one_name_get_two_definitions() -> None:
     schema = json_schema(tuple[Color, kinds.Color, Crate[int], Crate[str]])
     references = [item["$ref"] for item in schema["prefixItems"]]
     assert len(set(references)) == 4 == len(schema["$defs"])
+    assert references[1] == "#/$defs/tests.unit.codec.value_kinds.Color"
 
 
 def test_a_schema_is_fresh_each_time() -> None:

@@ -129,6 +129,16 @@ class Plain:
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
 
+    def read(self) -> None:
+        """A bound method takes its object along."""
+
+
+MARK = object()
+
+
+class Event(pydantic.BaseModel):
+    at: datetime.datetime
+
 
 class PlainSlots:
     __slots__ = ("a", "b")
@@ -185,6 +195,7 @@ IMMUTABLE: tuple[Any, ...] = (
     registered,
     Order,
     ...,
+    MARK,
 )
 
 
@@ -224,4 +235,13 @@ def mutable_values() -> list[Any]:
         Plain(a=1, b=[2], c=Plain(d={})),
         slots,
         [Order("o", []), {"p": Point(1)}],
+        Counter({"a": 1}),
+        Event.model_validate_json('{"at": "2024-01-02T03:04:05+01:00"}'),
+        Plain(event=Event.model_validate_json('{"at": "2024-01-02T03:04:05+01:00"}')),
+        Plain(
+            method=Plain(a=[1]).read,
+            part=functools.partial(len, [1]),
+            error=ValueError([1]),
+            many=iter([1, 2]),
+        ),
     ]

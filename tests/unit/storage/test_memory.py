@@ -1,0 +1,35 @@
+"""What a memory storage holds, looked at from inside."""
+
+from __future__ import annotations
+
+from branchpoint.storage import InMemoryCheckpointStorage, MemoryCheckpointStorage
+from tests.storages import create, grown, state
+
+
+async def test_r61_a_prune_and_a_delete_give_the_memory_back() -> None:
+    storage = MemoryCheckpointStorage()
+    checkpoint = create(storage)
+    for n in range(4):
+        await checkpoint.commit_snapshot(state(n, text=f"{n}" * 1000))
+    kept = storage._kept["order-17"]
+    assert kept.parts == checkpoint.parts
+    await checkpoint.prune()
+    assert storage._kept["order-17"].parts == checkpoint.parts
+    assert len(storage._kept["order-17"].parts) < len(kept.parts)
+    await storage.delete("order-17")
+    assert storage._kept == {}
+
+
+async def test_it_holds_bytes_and_nothing_else() -> None:
+    storage = MemoryCheckpointStorage()
+    await grown(storage)
+    kept = storage._kept["order-17"]
+    assert {type(one) for one in (kept.header, *kept.manifests.values(), *kept.parts.values())} == {bytes}
+
+
+async def test_two_names_for_one_class_and_two_storages_for_two_places() -> None:
+    assert InMemoryCheckpointStorage is MemoryCheckpointStorage
+    one, other = MemoryCheckpointStorage(), MemoryCheckpointStorage()
+    await grown(one)
+    assert await other.list_checkpoints() == []
+    assert repr(one) == "<MemoryCheckpointStorage of 1 checkpoints>"

@@ -33,7 +33,7 @@ from branchpoint import (
     response_handler,
     state,
 )
-from tests.scenario.kit import Place, place_of
+from tests.scenario.kit import Place, Ticks, place_of
 
 # What a value is, told without the library.
 
@@ -362,6 +362,10 @@ VALUES: dict[str, Callable[[], Iterator[Any]]] = {
 # The workflow.
 
 
+entered = Ticks()
+"""How often each handler of `carrier` was entered, over all tests."""
+
+
 class Take(Executor):
     """Puts its message into every place: a field, shared state, an output, a request, two messages."""
 
@@ -369,6 +373,7 @@ class Take(Executor):
 
     @handler
     async def on_value(self, value: object, ctx: WorkflowContext[object, object]) -> None:
+        entered(self.id)
         self.held = value
         ctx.set_state("kept", value)
         await ctx.yield_output(value)
@@ -377,18 +382,21 @@ class Take(Executor):
 
     @response_handler
     async def on_answer(self, asked: object, answer: object, ctx: WorkflowContext[object, object]) -> None:
+        entered(self.id)
         await ctx.yield_output([self.held, ctx.get_state("kept"), asked, answer])
 
 
 class Pass(Executor):
     @handler
     async def on_value(self, value: object, ctx: WorkflowContext[object]) -> None:
+        entered(self.id)
         await ctx.send_message(value)
 
 
 class Meet(Executor):
     @handler
     async def on_values(self, values: list[object], ctx: WorkflowContext[object, object]) -> None:
+        entered(self.id)
         await ctx.yield_output(values)
 
 
@@ -465,6 +473,7 @@ async def finish_all(place: Place, case: str) -> int:
     return len(values)
 
 
-async def finish_all_here(kind: str, folder: str, case: str) -> int:
+async def finish_all_here(kind: str, folder: str, cases: list[str]) -> dict[str, int]:
     """What another process does."""
-    return await finish_all(place_of(kind, pathlib.Path(folder)), case)
+    place = place_of(kind, pathlib.Path(folder))
+    return {case: await finish_all(place, case) for case in cases}

@@ -75,6 +75,11 @@ class Ticks(Outside):
     def __getitem__(self, name: str) -> int:
         return self.all()[name]
 
+    def clear(self, name: str) -> None:
+        """Forget what was counted under a name, in this process."""
+        assert self.file is None
+        del self._counted[name]
+
     def all(self) -> Counter[str]:
         """Return every count, as a value of its own."""
         if self.file is None:

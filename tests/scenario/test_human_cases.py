@@ -28,6 +28,7 @@ from branchpoint import (
     PendingRequestsError,
     UndeliverableMessageError,
     UnknownRequestError,
+    UnregisteredTypeError,
     Workflow,
     WorkflowBuilder,
     WorkflowContext,
@@ -38,6 +39,7 @@ from branchpoint import (
     response_handler,
     state,
 )
+from branchpoint.codec import isolated_registry
 from branchpoint.graph import SyncWorkflowContext
 from tests.scenario.kit import (
     Ask,
@@ -280,6 +282,68 @@ async def test_c63_a_cancelled_request_is_an_answer_where_the_declared_type_says
         await plain.run(responses={only_request(other): cancelled()}, checkpoint=other)
 
 
+@dataclass
+class Loose:
+    """Nobody registered it."""
+
+    n: int
+
+
+@every_place
+async def test_c63_an_answer_that_could_not_be_kept_is_refused_before_any_commit(place: Place) -> None:
+    class AsksLoose(Executor):
+        @handler
+        async def on_text(self, text: str, ctx: WorkflowContext[Any, Any]) -> None:
+            await ctx.request_info(text, Loose)
+
+        @response_handler
+        async def on_answer(self, request: str, answer: Loose, ctx: WorkflowContext[Any, Any]) -> None:
+            await ctx.yield_output(answer.n)
+
+    workflow = chain(AsksLoose(id="ask"))
+    cp = place.create(workflow)
+    await workflow.run("q", checkpoint=cp)
+    request_id = only_request(cp)
+    before = bytes_of(cp)
+    for answer in ({"n": 1}, Loose(1)):
+        with pytest.raises(UnregisteredTypeError, match=rf"Loose.*{request_id}"):
+            await workflow.run(responses={request_id: answer}, checkpoint=cp)
+        assert bytes_of(cp) == before
+        assert open_ids(cp) == [request_id]
+    with isolated_registry():
+        register_state_type(Loose, type_id="scenario.human.loose")
+        cp = await place.reload()
+        assert (await workflow.run(responses={request_id: {"n": 1}}, checkpoint=cp)).get_outputs() == [1]
+
+
+@every_place
+async def test_c63_the_declared_type_is_that_of_the_rebuilt_executor(place: Place) -> None:
+    def asks(declared: Any) -> Workflow:
+        class Asks(Executor):
+            @handler
+            async def on_text(self, text: str, ctx: WorkflowContext[Any, Any]) -> None:
+                await ctx.request_info(text, int)
+
+            @response_handler(request=str, response=declared)
+            async def on_answer(self, request: str, answer: Any, ctx: WorkflowContext[Any, Any]) -> None:
+                await ctx.yield_output(answer)
+
+        return chain(Asks(id="ask"))
+
+    cp = place.create(asks(int))
+    await asks(int).run("q", checkpoint=cp)
+    request_id, paused = only_request(cp), cp.head_snapshot_id
+    cp = await place.reload()
+    before = bytes_of(cp)
+    for wrong in (5, "5"):
+        with pytest.raises(InvalidResponseError, match=request_id):
+            await asks(str).run(responses={request_id: wrong}, checkpoint=cp)
+    assert bytes_of(cp) == before
+    for rebuilt in (int, int | str, int | None, Any):
+        cp.restart_from(paused)
+        assert (await asks(rebuilt).run(responses={request_id: 5}, checkpoint=cp)).get_outputs() == [5]
+
+
 async def test_c63_a_request_that_no_answer_could_reach_is_refused_where_it_is_made() -> None:
     class NoHandler(Executor):
         @handler
@@ -385,8 +449,11 @@ async def test_c65_a_superstep_that_runs_again_asks_under_the_same_ids(place: Pl
     )
     workflow = builder.build()
     cp = place.create(workflow)
+    told: list[str] = []
     with pytest.raises(Boom):
-        await workflow.run("p q", checkpoint=cp)
+        async for event in workflow.run("p q", checkpoint=cp, stream=True):
+            told += [event.type]
+    assert "request_info" not in told, "a question is announced once it is committed"
     assert cp.pending_requests == []
     cp = await place.reload()
     await workflow.run(checkpoint=cp)

@@ -494,6 +494,53 @@ async def test_c02_a_read_only_view_cannot_be_edited() -> None:
     assert (await chain(first, second).run("a")).get_outputs() == [{"n": [[1]], "d": {"k": []}}]
 
 
+@every_place
+@pytest.mark.parametrize("inside", [False, True])
+async def test_c02_a_read_only_view_that_is_handed_on_becomes_a_value_of_its_own(
+    place: Place, inside: bool
+) -> None:
+    class Shows(Executor):
+        @handler
+        async def on_text(self, text: str, ctx: WorkflowContext[list[Any], Any]) -> None:
+            ctx.set_state("box", [["a"]])
+            await ctx.send_message([text])
+
+        @handler
+        async def on_list(self, given: list[str], ctx: WorkflowContext[dict[str, Any], list[Any]]) -> None:
+            seen = ctx.get_state("box", copy=False)
+            shown: Any = [seen[0]] if inside else seen
+            ctx.set_state("other", shown)
+            await ctx.yield_output(shown)
+            await ctx.request_info(shown, str)
+            await ctx.send_message({"shown": shown})
+
+        @handler
+        async def on_dict(self, given: dict[str, Any], ctx: WorkflowContext[Any, Any]) -> None:
+            given["shown"][0].append("edited")
+            await ctx.yield_output(given["shown"])
+
+        @response_handler
+        async def on_answer(
+            self,
+            request: list,
+            answer: str,
+            ctx: WorkflowContext[Any, Any],  # type: ignore[type-arg]
+        ) -> None:
+            request[0].append(answer)
+            await ctx.yield_output(request)
+
+    workflow = WorkflowBuilder(name="w", start_executor=Shows(id="x")).add_edge("x", "x").build()
+    cp = place.create(workflow)
+    result = await workflow.run("t", checkpoint=cp)
+    assert result.get_outputs() == [[["a"]], [["a", "edited"]]]
+    result = await workflow.run(responses={only_request(cp): "y"}, checkpoint=cp)
+    assert result.get_outputs()[-1] == [["a", "y"]]
+    assert shared(cp.head_snapshot) == {"box": [["a"]], "other": [["a"]]}
+    one_shot = await workflow.run("t")
+    assert one_shot.get_outputs() == [[["a"]], [["a", "edited"]]]
+    assert type(one_shot.get_outputs()[0]) is list
+
+
 # C03: resuming twice from one snapshot with a half-filled join.
 
 

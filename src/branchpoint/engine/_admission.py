@@ -26,7 +26,7 @@ from branchpoint.errors import (
     UnknownRequestError,
     UnregisteredTypeError,
 )
-from branchpoint.graph import Executor, Graph, find_handler, find_response_handler
+from branchpoint.graph import Executor, Graph, find_handler, find_response_handler, matches
 
 __all__ = ["Admission", "Answer", "Begin", "Report", "Resume", "admit", "payload_digest"]
 
@@ -168,6 +168,13 @@ def _declared_type(executor: Executor, record: Mapping[str, Any], key: str) -> A
     try:
         return parse_type_expression(wanted)
     except UnregisteredTypeError as error:
+        # Stored under a name it no longer has: registered since, or no longer, or moved.
+        asked = record["data"]
+        fitting = [
+            spec.response_type for spec in executor.response_handlers if matches(asked, spec.request_type)
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
         raise InvalidResponseError(
             f"Request {key!r} of executor {executor.id!r} declared its answer as {wanted!r}, which none of its "
             "response handlers names and which is not registered. Register the type, or restore the handler."

@@ -243,34 +243,28 @@ class HandlerPort:
 
     def send(self, value: Any, target_id: str | None) -> None:
         self._open("send_message")
-        self._check(value, self._spec.output_types, "sent", "WorkflowContext[that type]")
-        self._share.sent.append(
-            Sent(
-                copy_value(value, path=f"messages.pending.deliveries[from {self.executor_id}].value"),
-                target_id,
-            )
-        )
+        kept = copy_value(value, path=f"messages.pending.deliveries[from {self.executor_id}].value")
+        self._check(kept, self._spec.output_types, "sent", "WorkflowContext[that type]")
+        self._share.sent.append(Sent(kept, target_id))
 
     def yield_output(self, value: Any) -> None:
         self._open("yield_output")
-        self._check(value, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
-        self._share.yielded.append(
-            Yielded(
-                self._key("output"), copy_value(value, path=f"messages.output[of {self.executor_id}].value")
-            )
-        )
+        kept = copy_value(value, path=f"messages.output[of {self.executor_id}].value")
+        self._check(kept, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
+        self._share.yielded.append(Yielded(self._key("output"), kept))
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
         self._open("request_info")
+        request_id = request_id or self._key("request")
+        data = copy_value(data, path=f"messages.pending.requests.{request_id}.data")
         if find_response_handler(self._executor, data, response_type) is None:
             raise UndeliverableMessageError(
                 f"Executor {self.executor_id!r} asks with a {type(data).__name__} for a "
                 f"{type_expression(response_type)}, but has no @response_handler(request, response) for that pair, "
                 "so an answer could reach nobody: add one."
             )
-        request_id = request_id or self._key("request")
         record = {
-            "data": copy_value(data, path=f"messages.pending.requests.{request_id}.data"),
+            "data": data,
             "source_executor_id": self.executor_id,
             "path": [],
             "input_id": self._origin.input_id,

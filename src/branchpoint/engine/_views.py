@@ -1,4 +1,7 @@
-"""Read-only views of containers, for state too long to copy at every look."""
+"""Read-only views of containers, for state too long to copy at every look.
+
+A view that a handler sends, yields, writes or asks with becomes a copy of what it shows.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,9 @@ class ListView(Sequence[Any]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy_value(self._items)  # what crosses a boundary is a value of its own, not a view
+
     def __repr__(self) -> str:
         return f"ListView({list(self._items)!r})"
 
@@ -80,6 +86,9 @@ class MappingView(Mapping[Any, Any]):
         return bool(self._items == other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy_value(self._items)  # what crosses a boundary is a value of its own, not a view
 
     def __repr__(self) -> str:
         return f"MappingView({dict(self._items)!r})"

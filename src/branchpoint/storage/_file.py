@@ -102,10 +102,11 @@ class FileCheckpointStorage(CheckpointStorage):
         """
         await asyncio.to_thread(
             self._folder.commit,
-            checkpoint.header,
+            checkpoint.checkpoint_id,
             snapshot,
-            expected_head_snapshot_id=expected_head_snapshot_id,
+            header=lambda: checkpoint.header,
             generation=checkpoint.generation,
+            expected_head_snapshot_id=expected_head_snapshot_id,
         )
 
     async def load(self, checkpoint_id: str) -> Checkpoint:

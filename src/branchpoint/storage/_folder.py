@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -64,20 +64,24 @@ class Folder:
 
     def commit(
         self,
-        header: Header,
+        checkpoint_id: str,
         snapshot: CheckpointSnapshot,
         *,
-        expected_head_snapshot_id: str | None,
+        header: Callable[[], Header],
         generation: int,
+        expected_head_snapshot_id: str | None,
     ) -> None:
         """Append one record, or write the first journal of this checkpoint.
+
+        Args:
+            header: Gives the header, which only a first commit needs.
 
         Raises:
             CheckpointConflictError: The expected head or the generation is stale.
             DataError: What is stored cannot be read.
             StorageError: The operating system refused.
         """
-        place = self._place(header.checkpoint_id)
+        place = self._place(checkpoint_id)
         body = commit_body(snapshot.manifest, snapshot.new_parts.values(), format=snapshot.format)
         refuse = partial(
             refuse_stale,
@@ -89,7 +93,7 @@ class Folder:
         with self._locked(place, "committing") as path:
             if not os.path.lexists(path):
                 refuse(stored=None)
-                bodies = [header_body(header, format=snapshot.format), body]
+                bodies = [header_body(header(), format=snapshot.format), body]
                 publish(self._disk, path, self._temporary(place), bodies, format=snapshot.format)
                 return
             with open_journal(path, where=str(place), write=True) as descriptor:

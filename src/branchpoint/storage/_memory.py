@@ -76,21 +76,23 @@ class MemoryCheckpointStorage(CheckpointStorage):
             CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
                 was deleted; nothing is kept.
         """
-        header, parts = checkpoint.header, snapshot.new_parts
-        kept_header = encode_header(header, format="json")
+        checkpoint_id, parts = checkpoint.checkpoint_id, snapshot.new_parts
         manifest = encode_manifest(snapshot.manifest, format="json")
         with self._lock:
-            kept = self._kept.get(header.checkpoint_id)
+            kept = self._kept.get(checkpoint_id)
             if kept is not None and snapshot.snapshot_id in kept.manifests:
                 return  # an earlier reply was lost
             refuse_stale(
-                header.checkpoint_id,
+                checkpoint_id,
                 expected_head_snapshot_id=expected_head_snapshot_id,
                 generation=checkpoint.generation,
                 stored=None if kept is None else kept.head,
             )
             if kept is None:
-                kept = self._kept[header.checkpoint_id] = _Kept(kept_header, header.generation)
+                header = checkpoint.header
+                kept = self._kept[checkpoint_id] = _Kept(
+                    encode_header(header, format="json"), header.generation
+                )
             kept.parts.update(parts)
             kept.manifests[snapshot.snapshot_id] = manifest
 

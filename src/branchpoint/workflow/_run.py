@@ -70,9 +70,22 @@ class _Started:
         """Ask the run to end; its handlers are cancelled and may clean up."""
         if self.task.done():
             return
+        self._mark_closing()
+        self.task.cancel()
+
+    def leave(self) -> None:
+        """Ask the run to end, from whatever thread dropped its reader."""
+        if self.task.done():
+            return
+        self._mark_closing()  # now, not in a turn of the loop: the next run may already be about to start
+        try:
+            self.task.get_loop().call_soon_threadsafe(self.cancel)
+        except RuntimeError:
+            pass  # the loop is closed, and the run with it
+
+    def _mark_closing(self) -> None:
         if self._hold is not None:
             self._hold.mark_closing()
-        self.task.cancel()
 
     async def stop(self) -> None:
         """Cancel the run and wait until it has cleaned up; the grace period bounds this."""
@@ -189,13 +202,8 @@ class WorkflowRunStream:
 
     def _leave(self) -> None:
         """End the run from wherever the last reference was dropped."""
-        started = self._started
-        if started is None or started.task.done():
-            return
-        try:
-            started.task.get_loop().call_soon_threadsafe(started.cancel)
-        except RuntimeError:
-            pass  # the loop is closed, and the run with it
+        if self._started is not None:
+            self._started.leave()
 
     def __del__(self) -> None:
         self._leave()

@@ -34,6 +34,39 @@ BACKENDS: dict[str, Callable[[Path], Opener]] = {
 """One line makes the whole contract run against another backend."""
 
 
+Lazily = Callable[[int | None], CheckpointStorage]
+"""Opens one place with a given `lazy_over`: another storage object each time, on the same stored data."""
+
+
+def _memory_lazily(folder: Path) -> Lazily:
+    kept = MemoryCheckpointStorage()
+
+    def opened(lazy_over: int | None) -> MemoryCheckpointStorage:
+        storage = MemoryCheckpointStorage(lazy_over=lazy_over)
+        storage._kept, storage._lock = kept._kept, kept._lock
+        return storage
+
+    return opened
+
+
+def _file_json_lazily(folder: Path) -> Lazily:
+    return lambda lazy_over: FileCheckpointStorage(folder / "runs", lazy_over=lazy_over)
+
+
+def _file_msgpack_lazily(folder: Path) -> Lazily:
+    return lambda lazy_over: FileCheckpointStorage(
+        folder / "runs", serialization_format="msgpack", lazy_over=lazy_over
+    )
+
+
+LAZY: dict[str, Callable[[Path], Lazily]] = {
+    "memory": _memory_lazily,
+    "file-json": _file_json_lazily,
+    "file-msgpack": _file_msgpack_lazily,
+}
+"""The backends that can leave older snapshots behind when they load."""
+
+
 def state(superstep: int = 0, /, *, requests: tuple[str, ...] = (), **shared: Any) -> dict[str, Any]:
     """A complete state after that many supersteps."""
     status = "idle_with_pending_requests" if requests else "idle"

@@ -10,10 +10,8 @@ import collections
 import datetime
 import decimal
 import enum
-import fractions
 import math
 import pathlib
-import uuid
 import zoneinfo
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -236,7 +234,7 @@ def same(left: Any, right: Any) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, enum.Enum):
-        return left is right
+        return bool(left is right)
     if isinstance(left, float):
         return (math.isnan(left) and math.isnan(right)) or (
             left == right and math.copysign(1, left) == math.copysign(1, right)
@@ -244,7 +242,7 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, complex):
         return same(left.real, right.real) and same(left.imag, right.imag)
     if isinstance(left, decimal.Decimal):
-        return left.as_tuple() == right.as_tuple()
+        return bool(left.as_tuple() == right.as_tuple())
     if isinstance(left, (datetime.datetime, datetime.time)):
         return (
             left.replace(tzinfo=None) == right.replace(tzinfo=None)
@@ -252,7 +250,7 @@ def same(left: Any, right: Any) -> bool:
             and same(left.tzinfo, right.tzinfo)
         )
     if isinstance(left, datetime.timezone):
-        return left == right and left.tzname(None) == right.tzname(None)
+        return bool(left == right and left.tzname(None) == right.tzname(None))
     if isinstance(left, (dict, collections.OrderedDict)):
         return (
             len(left) == len(right)
@@ -278,6 +276,4 @@ def same(left: Any, right: Any) -> bool:
         return all(same(getattr(left, name), getattr(right, name)) for name in names)
     if isinstance(left, msgspec.Struct):
         return all(same(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__)
-    if isinstance(left, (uuid.UUID, fractions.Fraction)):
-        return left == right
     return bool(left == right)

@@ -37,7 +37,7 @@ LOOKALIKES: list[Any] = [
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("place", [0, 30, 299])
-@pytest.mark.parametrize("shape", ["list", "dict", "pairs", "nested", "record", "deep list"])
+@pytest.mark.parametrize("shape", ["list", "dict", "pairs", "nested", "record", "records", "deep list"])
 def test_every_lookalike_is_told_from_every_other_in_place(format: Format, place: int, shape: str) -> None:
     items: list[Any] = [message(number, 40) for number in range(300)]
     holder, target, key = _holder(shape, items, place)
@@ -48,6 +48,16 @@ def test_every_lookalike_is_told_from_every_other_in_place(format: Format, place
         assert encoded.data == encode(holder, format=format)[0].data
         found = decode(encoded.data, new_parts(encoded, ()), format=format)
         assert strategies.same(found, holder)
+
+
+class _Field:
+    """A field of a record, set like an item."""
+
+    def __init__(self, record: Any) -> None:
+        self.record = record
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self.record, name, value)
 
 
 def _holder(shape: str, items: list[Any], place: int) -> tuple[Any, Any, Any]:
@@ -63,6 +73,9 @@ def _holder(shape: str, items: list[Any], place: int) -> tuple[Any, Any, Any]:
         return {"history": items, "n": 1}, items, place
     if shape == "record":
         return strategies.Order(1, items), items, place
+    if shape == "records":
+        records = [strategies.Item(f"s{number}", number) for number in range(300)]
+        return records, _Field(records[place]), "data"
     items[place] = [1, {"x": [2]}]
     return items, items[place][1]["x"], 0
 

@@ -56,7 +56,7 @@ def test_the_bytes_of_a_decoded_value_are_the_bytes_it_came_from(value: Any) -> 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), strategies.values(6)))
 def test_a_state_opens_level_by_level_and_crosses_formats(fields: dict[str, Any]) -> None:
     state = {"executor_states": {"a": fields, "b": {}}, "messages": {}, "list": list(fields.values())}
-    roots = {}
+    roots: dict[Format, tuple[str, dict[str, bytes]]] = {}
     for format in FORMATS:
         root, _ = encode_state(state, format=format)
         parts = new_parts(root, ())
@@ -76,9 +76,10 @@ def test_a_state_opens_level_by_level_and_crosses_formats(fields: dict[str, Any]
         # What was opened stands for the value it was opened from.
         rebuilt = {"executor_states": {"a": opened, "b": {}}, "messages": {}, "list": items}
         assert encode_state(rebuilt, format=format)[0].digest == root.digest
-    for source, target in (("json", "msgpack"), ("msgpack", "json")):
+    crossings: list[tuple[Format, Format]] = [("json", "msgpack"), ("msgpack", "json")]
+    for source, target in crossings:
         digest, parts = roots[source]
-        (carried,) = transcode(digest, parts, source=source, target=target)  # type: ignore[arg-type]
+        (carried,) = transcode(digest, parts, source=source, target=target)
         assert carried.digest == roots[target][0]
         assert new_parts(carried, ()) == roots[target][1]
 

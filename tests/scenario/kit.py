@@ -388,6 +388,19 @@ def workflow_picture(workflow: Workflow) -> Any:
     return picture(workflow), attributes, workflow.to_json(), workflow.graph_signature_hash
 
 
+# Meeting a run under way.
+
+
+async def reached(event: asyncio.Event, task: asyncio.Future[Any]) -> None:
+    """Wait until a handler of the run in `task` has set `event`; raise what the run raised instead."""
+    waiting = asyncio.ensure_future(event.wait())
+    await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        await task
+        raise AssertionError("the run ended before it got there")
+
+
 # Another process.
 
 
@@ -404,7 +417,7 @@ def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         timeout=120,
         check=False,
     )
@@ -427,7 +440,7 @@ class Talking:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         )
         self.tell(json.dumps(arguments))
 

@@ -39,6 +39,7 @@ from tests.scenario.kit import (
     lineage,
     only_request,
     place_of,
+    reached,
     shared,
 )
 
@@ -134,7 +135,7 @@ async def test_r20_it_is_refused_while_a_run_is_active_and_allowed_right_after(
         gate.entered.clear()
         running: Any = workflow.run(1, checkpoint=cp, stream=stream)
         task = asyncio.create_task(running.get_final_response() if stream else as_coroutine(running))
-        await gate.entered.wait()
+        await reached(gate.entered, task)
         head = cp.head_snapshot_id
         for target in (*ids(cp), None):
             with pytest.raises(CheckpointInUseError):

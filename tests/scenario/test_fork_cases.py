@@ -45,6 +45,7 @@ from tests.scenario.kit import (
     only_request,
     pending,
     place_of,
+    reached,
     shared,
 )
 
@@ -591,7 +592,7 @@ async def test_c13_a_running_checkpoint_is_not_rewound_from_anywhere(
         return await (started.get_final_response() if stream else started)
 
     task = asyncio.create_task(running())
-    await entered.wait()
+    await reached(entered, task)
     refused: list[BaseException] = []
 
     def rewind() -> None:

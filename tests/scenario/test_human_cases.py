@@ -254,7 +254,7 @@ async def test_c63_a_refusal_never_echoes_the_answer(place: Place) -> None:
 async def test_c63_a_cancelled_request_is_an_answer_where_the_declared_type_says_so(
     place: Place, reload: bool
 ) -> None:
-    cancelled: Any = branchpoint.RequestCancelled  # type: ignore[attr-defined]
+    cancelled: Any = branchpoint.RequestCancelled
 
     class MayBeCancelled(Executor):
         @handler

@@ -74,11 +74,12 @@ class Mut(Executor):
 
 
 class Echo(Executor):
-    """Yields its message, and goes on editing it."""
+    """Yields its message and forwards it, and goes on editing it."""
 
     @handler
-    async def on_list(self, items: list[str], ctx: WorkflowContext[str, list[str]]) -> None:
+    async def on_list(self, items: list[str], ctx: WorkflowContext[list[str], list[str]]) -> None:
         await ctx.yield_output(items)
+        await ctx.send_message(items)
         items.append("after the yield")
 
 
@@ -311,6 +312,46 @@ async def test_c01_an_answer_is_taken_by_value_too(place: Place) -> None:
     assert list(done.state["messages"]["input"]["value"].values()) == [["yes"]]
     assert done.state["executor_states"]["ask"]["answers"] == [["yes", "edited", "late"]]
     assert answered.get_outputs() == [["yes", "edited"]]
+
+
+@every_place
+@pytest.mark.parametrize("one_shot", [False, True])
+async def test_c01_edits_while_the_run_goes_on_show_nowhere_either(place: Place, one_shot: bool) -> None:
+    workflow = chain(Mut(id="mut"), Echo(id="echo"), KeepsAnswerOf(id="ask"))
+    cp = None if one_shot else place.create(workflow)
+
+    async def read(running: Any, given: list[str]) -> Any:
+        async for event in running:
+            given.append("edited by the caller")
+            if isinstance(event.data, list):
+                event.data.append("edited by the reader")
+        return await running.get_final_response()
+
+    given = ["a"]
+    result = await read(workflow.run(given, checkpoint=cp, stream=True), given)
+    assert result.get_outputs() == [["a", "X"]]
+    if cp is None:
+        return
+    (request,) = cp.pending_requests
+    assert request.data == ["a", "X"]
+    answer = ["yes"]
+    running = workflow.run(responses={request.request_id: answer}, checkpoint=cp, stream=True)
+    result = await read(running, answer)
+    assert result.get_outputs() == [["a", "X"], ["a", "X", "yes"]]
+    assert [record.value for record in cp.outputs()] == result.get_outputs()
+    assert cp.snapshots[0].state["messages"]["input"]["value"] == ["a"]
+
+
+class KeepsAnswerOf(Executor):
+    """Asks with the list it gets, and yields it with the answer."""
+
+    @handler
+    async def on_list(self, items: list[str], ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.request_info(items, list[str])
+
+    @response_handler
+    async def on_answer(self, items: list[str], answer: list[str], ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.yield_output(items + answer)
 
 
 @every_place

@@ -40,6 +40,7 @@ from branchpoint import (
     state,
 )
 from branchpoint.codec import isolated_registry
+from branchpoint.graph import SyncWorkflowContext
 from tests.scenario.kit import (
     Boom,
     Outside,
@@ -57,6 +58,7 @@ from tests.scenario.kit import (
     lineage,
     only_request,
     place_of,
+    reached,
     shared,
     workflow_picture,
 )
@@ -321,7 +323,7 @@ class Everything(Executor):
 
 
 class Opened(Outside):
-    """An event that belongs to whichever loop waits for it; one at a time."""
+    """Tells the test that a handler was entered."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -373,7 +375,7 @@ async def pause(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Even
 
 async def cancelled(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Event) -> None:
     task = asyncio.ensure_future(as_coroutine(workflow.run("wait", checkpoint=cp)))
-    await entered.wait()
+    await reached(entered, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -403,7 +405,7 @@ async def cancelled_in_its_first_steps(
 async def cancelled_stream(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Event) -> None:
     stream = workflow.run("wait", checkpoint=cp, stream=True)
     task = asyncio.ensure_future(stream.get_final_response())
-    await entered.wait()
+    await reached(entered, task)
     await stream.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -411,7 +413,7 @@ async def cancelled_stream(workflow: Workflow, cp: Checkpoint | None, entered: a
 
 async def cancelled_reader(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Event) -> None:
     task = asyncio.ensure_future(workflow.run("wait", checkpoint=cp, stream=True).get_final_response())
-    await entered.wait()
+    await reached(entered, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -481,22 +483,22 @@ Ending = Callable[[Workflow, Checkpoint | None, asyncio.Event], Awaitable[None]]
 
 
 @every_place
-@pytest.mark.parametrize("one_shot", [True, False])
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
-async def test_r04_a_workflow_is_the_same_after_every_ending(
-    place: Place, ending: Ending, one_shot: bool
-) -> None:
-    if one_shot and place.is_stored:
-        return  # a one-shot run knows no storage
-    entered = asyncio.Event()
+async def test_r04_a_workflow_is_the_same_after_every_ending(place: Place, ending: Ending) -> None:
+    await ends_and_is_the_same(ending, place)
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
+async def test_r04_so_it_is_after_every_ending_of_a_one_shot_run(ending: Ending) -> None:
+    await ends_and_is_the_same(ending, None)
+
+
+async def ends_and_is_the_same(ending: Ending, place: Place | None) -> None:
     opened = Opened()
-    opened.event = entered
     workflow = everything(opened)
     definitions = workflow.get_executors_list()
     before = workflow_picture(workflow)
-    cp = None if one_shot else place.create(workflow)
-    await ending(workflow, cp, entered)
-    entered.clear()
+    await ending(workflow, None if place is None else place.create(workflow), opened.event)
     assert workflow_picture(workflow) == before
     assert all(one is other for one, other in zip(workflow.get_executors_list(), definitions, strict=True))
     assert (await workflow.run("fine")).get_outputs() == [["default", "fine"]]
@@ -758,7 +760,7 @@ async def test_r06_a_failure_or_cancellation_of_one_run_does_not_touch_the_other
     workflow = chain(Waits(id="x"))
     checkpoints = {text: workflow.create_checkpoint() for text in ("good", "fail", "cancel")}
     good = asyncio.ensure_future(as_coroutine(workflow.run("good", checkpoint=checkpoints["good"])))
-    await entered.wait()
+    await reached(entered, good)
     with pytest.raises(Boom):
         await workflow.run("fail", checkpoint=checkpoints["fail"])
     stopped = asyncio.ensure_future(as_coroutine(workflow.run("cancel", checkpoint=checkpoints["cancel"])))
@@ -852,7 +854,7 @@ async def test_r07_a_second_use_is_refused_at_once_before_any_handler(
     cp = place.create(workflow)
     running: Any = workflow.run("wait", checkpoint=cp, stream=stream)
     task = asyncio.ensure_future(running.get_final_response() if stream else as_coroutine(running))
-    await gate.entered.wait()
+    await reached(gate.entered, task)
     assert cp.in_use_by is not None
     await refused_everywhere(gated(ticks, gate) if another else workflow, cp)
     assert ticks["x"] == 1
@@ -870,12 +872,10 @@ async def test_r07_a_second_use_is_refused_at_once_before_any_handler(
 @every_place
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 async def test_r07_every_ending_frees_the_checkpoint(place: Place, ending: Ending) -> None:
-    entered = asyncio.Event()
     opened = Opened()
-    opened.event = entered
     workflow = everything(opened)
     cp = place.create(workflow)
-    await ending(workflow, cp, entered)
+    await ending(workflow, cp, opened.event)
     assert cp.in_use_by is None
     cp.restart_from(None)
     assert (await workflow.run("fine", checkpoint=cp)).get_outputs() == [["default", "fine"]]
@@ -891,7 +891,7 @@ async def test_r07_a_refused_or_failed_second_use_does_not_free_the_first(place:
     workflow = gated(ticks, gate)
     cp = place.create(workflow)
     task = asyncio.ensure_future(as_coroutine(workflow.run("wait", checkpoint=cp)))
-    await gate.entered.wait()
+    await reached(gate.entered, task)
     for _ in range(3):
         await refused_everywhere(workflow, cp)
     second = asyncio.ensure_future(as_coroutine(workflow.run("second", checkpoint=cp)))
@@ -930,7 +930,7 @@ async def test_r07_of_many_at_once_one_runs(place: Place, ticks: Ticks) -> None:
     workflow = gated(ticks, gate)
     cp = place.create(workflow)
     tasks = [asyncio.ensure_future(as_coroutine(workflow.run("wait", checkpoint=cp))) for _ in range(20)]
-    await gate.entered.wait()
+    await reached(gate.entered, asyncio.gather(*tasks, return_exceptions=True))
     done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     while len(left) > 1:
         more, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
@@ -942,40 +942,40 @@ async def test_r07_of_many_at_once_one_runs(place: Place, ticks: Ticks) -> None:
 
 
 @every_place
-async def test_r07_of_many_threads_one_runs(place: Place, ticks: Ticks) -> None:
+async def test_r07_of_many_threads_one_runs(place: Place) -> None:
     @executor
-    def waits(text: str, ctx: branchpoint.WorkflowContext[str, str]) -> None:
-        ticks("x")
+    def waits(n: int, ctx: SyncWorkflowContext[str, int]) -> None:
+        entered.append(n)
         assert let.wait(60)
+        ctx.yield_output(n)
 
+    entered: list[int] = []
+    refused: list[int] = []
+    outputs: list[Any] = []
     let, all_tried = threading.Event(), threading.Barrier(9)
-    refusals: list[str] = []
     workflow = chain(waits)
     cp = place.create(workflow)
 
-    def contend() -> None:
-        async def once() -> None:
-            try:
-                task = asyncio.ensure_future(as_coroutine(workflow.run("t", checkpoint=cp)))
-                while not task.done() and not ticks["x"]:
-                    await asyncio.sleep(0)
-                if not task.done():
-                    await asyncio.sleep(0)
-                await asyncio.to_thread(all_tried.wait, 60)
-                await task
-            except CheckpointInUseError as error:
-                refusals.append(str(error))
+    async def contend(n: int) -> None:
+        task = asyncio.ensure_future(as_coroutine(workflow.run(n, checkpoint=cp)))
+        while not task.done() and n not in entered:
+            await asyncio.sleep(0)
+        await asyncio.to_thread(all_tried.wait, 60)
+        try:
+            outputs.append((await task).get_outputs())
+        except CheckpointInUseError:
+            refused.append(n)
 
-        asyncio.run(once())
-
-    threads = [threading.Thread(target=contend) for _ in range(8)]
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(contend(n))) for n in range(8)]
     for thread in threads:
         thread.start()
-    all_tried.wait(60)
+    await asyncio.to_thread(all_tried.wait, 60)
     let.set()
     for thread in threads:
         thread.join()
-    assert (len(refusals), ticks["x"]) == (7, 1)
+    (winner,) = entered
+    assert outputs == [[winner]]
+    assert sorted(refused) == [n for n in range(8) if n != winner]
     assert cp.in_use_by is None
     assert boundaries(cp) == ["input_accepted", "completed"]
 
@@ -1029,7 +1029,7 @@ async def test_r07_the_next_run_waits_for_the_clean_up_of_one_that_was_left(
         left = None
     else:
         left = asyncio.ensure_future(as_coroutine(workflow.run("first", checkpoint=cp)))
-        await entered.wait()
+        await reached(entered, left)
         left.cancel()
     await cleaning.wait()
     following = asyncio.ensure_future(as_coroutine(workflow.run(checkpoint=cp, max_supersteps=0)))
@@ -1055,7 +1055,7 @@ async def test_r07_the_guard_of_one_object_is_not_that_of_another_copy(place: Pl
     await workflow.run("t", checkpoint=cp)
     copy = await place.reload()
     task = asyncio.ensure_future(as_coroutine(workflow.run("wait", checkpoint=cp)))
-    await gate.entered.wait()
+    await reached(gate.entered, task)
     # No guard between copies: storage settles it, before the second one's handlers.
     with pytest.raises(CheckpointConflictError):
         await workflow.run("t", checkpoint=copy)

@@ -89,6 +89,12 @@ def test_c37_a_time_zone_that_cannot_be_kept_is_refused(format: Format) -> None:
         def utcoffset(self, when: Any) -> datetime.timedelta:
             return datetime.timedelta(hours=1)
 
+        def dst(self, when: Any) -> None:
+            return None
+
+        def tzname(self, when: Any) -> str:
+            return "own"
+
     with pytest.raises(UnsupportedValueError, match=r"workflow_state\.shared\.it.*time zone is a .*Own"):
         kept(datetime.datetime(2026, 1, 1, tzinfo=Own()), format)
 
@@ -400,7 +406,7 @@ def _hopeless() -> list[tuple[Any, str]]:
     return [
         (threading.Lock(), "lock"),
         (int, "type"),
-        ((n for n in ()), "generator"),
+        ((n for n in [1]), "generator"),
         (Unregistered(1), "Unregistered"),
         (ValueError("x"), "ValueError"),
         (compile("1", "x", "eval"), "code"),
@@ -414,7 +420,7 @@ def _hopeless() -> list[tuple[Any, str]]:
 def test_c49_a_refusal_names_the_type_and_the_full_path(number: int, format: Format) -> None:
     value, name = _hopeless()[number]
     deep = {"cache": [0, 1, 2, {"lock": value}]}
-    states = {
+    states: dict[str, dict[str, Any]] = {
         r"executor_states\.triage\.cache\[3\]\.lock": {"executor_states": {"triage": deep}},
         r"workflow_state\.shared\.cache\[3\]\.lock": {"workflow_state": {"shared": deep}},
         r"messages\.pending\.deliveries\[0\]\.value\.cache\[3\]\.lock": {

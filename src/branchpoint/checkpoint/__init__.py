@@ -41,8 +41,9 @@ from branchpoint.checkpoint._manifest import (
     is_v1_checkpoint,
     refuse_v1,
 )
-from branchpoint.checkpoint._plain import check_id
+from branchpoint.checkpoint._plain import check_id, check_lazy_over, copy_metadata
 from branchpoint.checkpoint._reading import OutputRecord, PendingRequest
+from branchpoint.checkpoint._restoring import parts_below
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, check_part
 from branchpoint.checkpoint._state import BUCKETS, MESSAGES, Summary, status_of, summarize
 from branchpoint.checkpoint._telling import boundary_view
@@ -73,10 +74,12 @@ __all__ = [
     "Summary",
     "boundary_view",
     "check_id",
+    "check_lazy_over",
     "check_lineage",
     "check_part",
     "children",
     "common_ancestor",
+    "copy_metadata",
     "decode_header",
     "decode_manifest",
     "durable_events",
@@ -84,6 +87,7 @@ __all__ = [
     "encode_manifest",
     "is_ancestor",
     "is_v1_checkpoint",
+    "parts_below",
     "path_to_root",
     "refuse_stale",
     "refuse_v1",

@@ -28,7 +28,7 @@ def last_completed(history: History, head: CheckpointSnapshot) -> CheckpointSnap
     """Return the nearest ancestor at which nothing was pending; None when this lineage never had one.
 
     Raises:
-        InvalidCallError: A prune removed snapshots on the way, so it cannot be told.
+        InvalidCallError: A prune removed snapshots on the way, or they were left behind by a fork.
     """
     child = head
     for found in history.ancestors(head.snapshot_id)[1:]:
@@ -37,6 +37,12 @@ def last_completed(history: History, head: CheckpointSnapshot) -> CheckpointSnap
         if found.status == "idle":
             return found
         child = found
+    if child.forked_from is not None:
+        raise InvalidCallError(
+            f"checkpoint {history.header.checkpoint_id!r} was forked from the unfinished snapshot "
+            f"{child.forked_from.snapshot_id!r} of {child.forked_from.checkpoint_id!r}, so the last completed boundary "
+            "is not in it: abandon there and fork again, or delete this fork"
+        )
     if child.parent_snapshot_id is None:
         return None
     raise InvalidCallError(

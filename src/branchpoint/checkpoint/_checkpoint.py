@@ -13,6 +13,7 @@ from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
 from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._hold import Guard, Hold
 from branchpoint.checkpoint._manifest import FORMAT_VERSION, Header, Manifest, Origin
+from branchpoint.checkpoint._naming import named
 from branchpoint.checkpoint._plain import check_id, copy_labels, copy_metadata, copy_plain
 from branchpoint.checkpoint._pruning import Keep, prune
 from branchpoint.checkpoint._restoring import fetch, rebuild
@@ -57,8 +58,14 @@ class Checkpoint(CheckpointView):
         """Return a new, empty checkpoint; nothing is stored before its first commit.
 
         Raises:
-            InvalidCallError: The id is one that no backend could keep, or the metadata is not text to text.
+            InvalidCallError: The id is one that no backend could keep, the metadata is not text to text,
+                or a storage was given for a workflow without a name.
         """
+        if checkpoint_storage is not None and not workflow_name:
+            raise InvalidCallError(
+                "An unnamed workflow cannot have a stored checkpoint: its name could not match after a restart. "
+                "Build it with WorkflowBuilder(name=...)."
+            )
         header = Header(
             format_version=FORMAT_VERSION,
             checkpoint_id=new_id() if checkpoint_id is None else check_id(checkpoint_id),
@@ -81,11 +88,16 @@ class Checkpoint(CheckpointView):
         checkpoint_storage: CheckpointStorage | None,
         storage_token: Any = None,
         unloaded: Collection[str] = (),
+        left: Collection[str] = (),
+        lazy_over: int | None = None,
     ) -> Checkpoint:
         """Rebuild a checkpoint from what a backend stored; this is how `load` ends.
 
         Checks bucket names, lineage and digests, in this order, and decodes no value. Parts that no
         snapshot needs are left-overs of interrupted writes and are dropped.
+
+        A backend with `load_parts` may be lazy in two ways: read everything and give `lazy_over`, or
+        read less and say so with `unloaded` and `left`.
 
         Args:
             header: From `decode_header`.
@@ -96,9 +108,15 @@ class Checkpoint(CheckpointView):
             storage_token: Kept for the backend.
             unloaded: Ids of snapshots whose parts were left in storage (`load_parts` fetches them);
                 the head is never among them.
+            left: Digests of the parts that were left in storage and that these snapshots need; a
+                commit does not write them again.
+            lazy_over: Keep at most so many bytes of parts: all that the head needs, whatever its size,
+                and then the newest other snapshots as far as they fit. What is left behind was
+                checked like the rest. None keeps everything.
 
         Raises:
-            CorruptCheckpointError: What was stored is damaged.
+            CorruptCheckpointError: What was stored is damaged; the message names the checkpoint, and
+                the snapshot where it is one that is damaged.
         """
         history = rebuild(
             header=header,
@@ -107,6 +125,8 @@ class Checkpoint(CheckpointView):
             parts=parts,
             storage=checkpoint_storage,
             unloaded=unloaded,
+            left=left,
+            lazy_over=lazy_over,
         )
         return cls(history, storage_token=storage_token)
 
@@ -170,7 +190,8 @@ class Checkpoint(CheckpointView):
     def restart_from(self, snapshot_id: str | None) -> None:
         """Select the snapshot that the next run restores from and continues. In memory; nothing is deleted.
 
-        None selects the empty start: the next input becomes a second root.
+        None selects the empty start: the next input becomes a second root. When a lazy storage left the
+        snapshot's state behind, the next run fetches it.
 
         Raises:
             SnapshotNotFoundError: The snapshot does not belong to this checkpoint; nothing changed.
@@ -206,7 +227,10 @@ class Checkpoint(CheckpointView):
 
         Raises:
             SnapshotNotFoundError: This checkpoint holds none of that id.
+            CheckpointConflictError: Another writer pruned or replaced the checkpoint, and the parts went.
+            CheckpointNotFoundError: It was deleted from storage.
             CorruptCheckpointError: Storage no longer has all its parts, or one is damaged.
+            StorageError: Storage failed.
         """
         snapshot = self.get_snapshot(snapshot_id)
         if not snapshot.is_loaded:
@@ -299,7 +323,7 @@ class Checkpoint(CheckpointView):
 
         The selected and the stored head always stay. A kept snapshot goes on naming its pruned parent,
         and `ancestors` steps over the gap. Nothing is ever removed without this call. Snapshot objects
-        that you still hold stay readable.
+        that you still hold stay readable, if their state was in memory.
 
         Args:
             keep: Ids of snapshots to keep, or a function that says whether to keep one.
@@ -350,7 +374,8 @@ class Checkpoint(CheckpointView):
         )
         root, new = source.root, source.parts()
         if forked.format != self.format:
-            (part,) = codec.transcode(root, new, source=self.format, target=forked.format)
+            with named(source.described):
+                (part,) = codec.transcode(root, new, source=self.format, target=forked.format)
             root, new = part.digest, codec.new_parts(part, ())
         with forked.hold("fork()") as hold:
             await land(

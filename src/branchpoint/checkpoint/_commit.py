@@ -14,7 +14,7 @@ from branchpoint.checkpoint._plain import copy_metadata
 from branchpoint.checkpoint._reading import summary_again
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary, check_buckets, summarize
-from branchpoint.errors import InvalidCallError
+from branchpoint.errors import CheckpointConflictError, InvalidCallError
 from branchpoint.ids import new_id
 
 if TYPE_CHECKING:
@@ -127,6 +127,27 @@ async def land(
 async def _persist(
     storage: CheckpointStorage, checkpoint: Checkpoint, history: History, snapshot: CheckpointSnapshot
 ) -> None:
-    await storage.commit_snapshot(checkpoint, snapshot, expected_head_snapshot_id=history.stored)
+    try:
+        await storage.commit_snapshot(checkpoint, snapshot, expected_head_snapshot_id=history.stored)
+    except CheckpointConflictError:
+        raise  # the backend has looked for a lost reply already
+    except Exception:
+        if not await _is_stored(storage, checkpoint.checkpoint_id, snapshot.snapshot_id):
+            raise
     # In the same task, so that memory follows even when nobody is waiting any more.
     history.advance(snapshot)
+
+
+async def _is_stored(storage: CheckpointStorage, checkpoint_id: str, snapshot_id: str) -> bool:
+    """Say whether a commit that raised has landed all the same: its reply was lost.
+
+    The stored head tells, unless another writer has gone on from there; then the stored lineage does.
+    Storage that cannot be read now says no, and `refresh()` settles it later.
+    """
+    try:
+        if (await storage.load_head(checkpoint_id)).head_snapshot_id == snapshot_id:
+            return True
+        stored = await storage.load(checkpoint_id)
+    except Exception:
+        return False
+    return any(found.snapshot_id == snapshot_id for found in stored.snapshots)

@@ -214,7 +214,8 @@ class CheckpointStorage(ABC):
     async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
         """Return the named parts, for a checkpoint of which `load` left some in storage.
 
-        What is not there is left out; the caller reports it as damage.
+        What is not there is left out; the caller reports it as damage. A backend may add parts that are
+        below the named ones, if it has them at hand: the caller asks level by level otherwise.
 
         Raises:
             CheckpointNotFoundError: Nothing is stored under this id.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from branchpoint.checkpoint import _lineage
 from branchpoint.checkpoint._contract import CheckpointStorage
+from branchpoint.checkpoint._digests import Digests
 from branchpoint.checkpoint._manifest import Format, Header, Manifest
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, settle
 from branchpoint.errors import InvalidCallError, SnapshotNotFoundError
@@ -89,15 +90,18 @@ class History:
         self._snapshots[snapshot.snapshot_id] = snapshot
         self.selected = self.stored = snapshot.snapshot_id
 
-    def drop(self, header: Header, keep: Iterable[str], parts: dict[str, bytes]) -> None:
-        """Forget every snapshot but `keep` and every part but `parts`.
+    def drop(self, header: Header, keep: Iterable[str], parts: Mapping[str, bytes]) -> None:
+        """Forget every snapshot but `keep` and every part but `parts`; what is not in memory stays out of it.
 
         The kept snapshots are made anew over a table of their own, so that a removed one which
         somebody still holds keeps its parts.
         """
-        manifests = [self._snapshots[snapshot_id].manifest for snapshot_id in keep]
-        self.header, self.table = header, PartTable(parts)
-        self._snapshots = self._seen(manifests)
+        manifests = {snapshot_id: self._snapshots[snapshot_id].manifest for snapshot_id in keep}
+        old = self.table
+        here = {digest: data for digest, data in parts.items() if digest in old.parts}
+        left = Digests(parts.keys() - here.keys())
+        self.header, self.table = header, PartTable(here, old.unloaded & manifests.keys(), left)
+        self._snapshots = self._seen(manifests.values())
 
     def adopt(self, other: History) -> None:
         """Become what was read from storage, both heads at the stored one."""

@@ -1,4 +1,4 @@
-"""What callers hand in beside the state: ids, metadata, signatures. Checked, and never shared."""
+"""What callers hand in beside the state: ids, metadata, signatures, limits. Checked, and never shared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import msgspec
 
 from branchpoint.errors import InvalidCallError
 
-__all__ = ["MAX_ID_LENGTH", "MAX_METADATA_BYTES", "check_id", "copy_labels", "copy_metadata", "copy_plain"]
+__all__ = [
+    "MAX_ID_LENGTH",
+    "MAX_METADATA_BYTES",
+    "check_id",
+    "check_lazy_over",
+    "copy_labels",
+    "copy_metadata",
+    "copy_plain",
+]
 
 MAX_ID_LENGTH = 512
 MAX_METADATA_BYTES = 16 * 1024
@@ -41,6 +49,17 @@ def check_id(checkpoint_id: str) -> str:
                 f"U+{ord(character):04X} at position {place}"
             )
     return checkpoint_id
+
+
+def check_lazy_over(lazy_over: int | None) -> int | None:
+    """Return how many bytes of parts a load may keep in memory; None for all of them.
+
+    Raises:
+        InvalidCallError: It is neither None nor a number of bytes.
+    """
+    if lazy_over is not None and (type(lazy_over) is not int or lazy_over < 0):
+        raise InvalidCallError(f"lazy_over is a number of bytes from 0, or None, not {lazy_over!r}")
+    return lazy_over
 
 
 def copy_labels(metadata: Mapping[str, str] | None) -> dict[str, str]:

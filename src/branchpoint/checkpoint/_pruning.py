@@ -13,7 +13,7 @@ from branchpoint.checkpoint._landing import landed
 from branchpoint.checkpoint._lineage import gaps_after_prune
 from branchpoint.checkpoint._manifest import Header
 from branchpoint.checkpoint._plain import copy_plain
-from branchpoint.checkpoint._restoring import needed_parts
+from branchpoint.checkpoint._restoring import needed_parts, stored_parts
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.errors import InvalidCallError
 
@@ -37,11 +37,12 @@ async def prune(checkpoint: Checkpoint, history: History, hold: Hold, keep: Keep
         generation=history.header.generation + 1,
         pruned=gaps_after_prune(history.parents(), kept, history.header.pruned),
     )
-    for snapshot_id in kept:
-        await checkpoint.load_snapshot(snapshot_id)
+    staying = [history.get(snapshot_id) for snapshot_id in kept]
+    # What a lazy storage left behind is read for its references alone, and let go again.
+    found = await stored_parts(history, [snapshot for snapshot in staying if not snapshot.is_loaded])
     parts = needed_parts(
-        [history.get(snapshot_id).root for snapshot_id in kept],
-        history.table.parts,
+        [snapshot.manifest for snapshot in staying],
+        {**history.table.parts, **found},
         format=history.format,
         checkpoint_id=checkpoint.checkpoint_id,
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from branchpoint import codec
 from branchpoint.checkpoint._manifest import BoundaryName, Format, Status
+from branchpoint.checkpoint._naming import named
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary
 
@@ -27,30 +28,37 @@ __all__ = [
 class _Stored:
     """A value that stays as bytes until somebody reads it."""
 
-    __slots__ = ("_format", "_parts", "_path", "data")
+    __slots__ = ("_format", "_parts", "_path", "_where", "data")
 
-    def __init__(self, data: bytes, parts: Mapping[str, bytes], format: Format, path: str) -> None:
+    def __init__(
+        self, data: bytes, parts: Mapping[str, bytes], format: Format, path: str, where: str
+    ) -> None:
         self.data = data
         self._parts = parts
         self._format: Format = format
         self._path = path
+        self._where = where
 
     def value(self) -> Any:
-        return codec.decode(self.data, self._parts, format=self._format, path=self._path)
+        with named(self._where):
+            return codec.decode(self.data, self._parts, format=self._format, path=self._path)
 
     def plain(self) -> Any:
-        return codec.plain(self.data, self._parts, format=self._format)
+        with named(self._where):
+            return codec.plain(self.data, self._parts, format=self._format)
 
     def entries(self) -> dict[str, _Stored]:
-        opened = codec.open_dict(self.data, self._parts, format=self._format)
+        with named(self._where):
+            opened = codec.open_dict(self.data, self._parts, format=self._format)
         return {key: self._below(item.data, f".{key}") for key, item in opened.items()}
 
     def items(self) -> list[_Stored]:
-        opened = codec.open_list(self.data, self._parts, format=self._format)
+        with named(self._where):
+            opened = codec.open_list(self.data, self._parts, format=self._format)
         return [self._below(item.data, f"[{index}]") for index, item in enumerate(opened)]
 
     def _below(self, data: bytes, step: str) -> _Stored:
-        return _Stored(data, self._parts, self._format, (self._path + step).lstrip("."))
+        return _Stored(data, self._parts, self._format, (self._path + step).lstrip("."), self._where)
 
 
 class PendingRequest:
@@ -194,7 +202,7 @@ def new_outputs(snapshot: CheckpointSnapshot, earlier: CheckpointSnapshot | None
 
 def _messages(snapshot: CheckpointSnapshot) -> dict[str, _Stored]:
     parts = snapshot.loaded_parts()
-    root = _Stored(parts[snapshot.root], parts, snapshot.format, "")
+    root = _Stored(parts[snapshot.root], parts, snapshot.format, "", snapshot.described)
     return root.entries()["messages"].entries()
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from branchpoint import codec
-from branchpoint.checkpoint._contract import CheckpointStorage
+from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
+from branchpoint.checkpoint._digests import Digests
 from branchpoint.checkpoint._history import History, format_of
 from branchpoint.checkpoint._lineage import check_lineage
 from branchpoint.checkpoint._manifest import Format, Header, Manifest
+from branchpoint.checkpoint._naming import named, snapshot_name
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, check_part
 from branchpoint.checkpoint._state import check_stored_buckets
-from branchpoint.errors import CorruptCheckpointError, StorageError
+from branchpoint.errors import CheckpointNotFoundError, CorruptCheckpointError, DataError, StorageError
 
-__all__ = ["fetch", "needed_parts", "rebuild"]
+__all__ = ["fetch", "needed_parts", "parts_below", "rebuild", "stored_parts"]
 
 
 def rebuild(
@@ -24,6 +27,8 @@ def rebuild(
     parts: Mapping[str, bytes],
     storage: CheckpointStorage | None,
     unloaded: Collection[str],
+    left: Collection[str],
+    lazy_over: int | None,
 ) -> History:
     """Check bucket names, lineage and digests, in this order, and return the history they make.
 
@@ -35,10 +40,10 @@ def rebuild(
         raise CorruptCheckpointError(
             f"checkpoint {checkpoint_id!r} is stored without any snapshot; restore it from a backup"
         )
-    left = set(unloaded) - {head_snapshot_id}
-    here = [manifest for manifest in manifests if manifest.snapshot_id not in left]
+    behind = set(unloaded) - {head_snapshot_id}
+    here = [manifest for manifest in manifests if manifest.snapshot_id not in behind]
     for manifest in {manifest.root: manifest for manifest in here}.values():
-        where = f"snapshot {manifest.snapshot_id[:80]!a} of checkpoint {checkpoint_id!r}"
+        where = snapshot_name(manifest.snapshot_id, checkpoint_id)
         check_stored_buckets(manifest.root, parts, format=form, where=where)
     check_lineage(
         [(manifest.snapshot_id, manifest.parent_snapshot_id) for manifest in manifests],
@@ -49,33 +54,68 @@ def rebuild(
     for digest, part in parts.items():
         check_part(digest, part, checkpoint_id=checkpoint_id)
     # Left-overs of interrupted writes go: a later commit must not take them for stored ones.
-    needed = needed_parts(
-        [manifest.root for manifest in here], parts, format=form, checkpoint_id=checkpoint_id
-    )
-    return History(
-        header=header,
-        storage=storage,
-        manifests=manifests,
-        head=head_snapshot_id,
-        table=PartTable(needed, left),
-    )
+    needed = needed_parts(here, parts, format=form, checkpoint_id=checkpoint_id)
+    table = PartTable(needed, behind, Digests(left))
+    if lazy_over is not None:
+        table = _thinned(table, here, head_snapshot_id, format=form, lazy_over=lazy_over)
+    return History(header=header, storage=storage, manifests=manifests, head=head_snapshot_id, table=table)
+
+
+def _thinned(
+    table: PartTable, manifests: Sequence[Manifest], head: str, *, format: Format, lazy_over: int
+) -> PartTable:
+    """Keep the head's parts, and those of the newest other snapshots that fit in with them."""
+    if sum(map(len, table.parts.values())) <= lazy_over:
+        return table
+    roots = {manifest.snapshot_id: manifest.root for manifest in manifests}
+    kept: dict[str, bytes] = {}
+    held = 0
+    for snapshot_id in (head, *reversed(roots)):
+        more = parts_below([roots[snapshot_id]], table.parts, known=kept, format=format)
+        held += sum(map(len, more.values()))
+        if kept and held > lazy_over:
+            break
+        kept.update(more)
+    # Below a kept part everything is kept, so a root tells of its whole state.
+    behind = {snapshot_id for snapshot_id, root in roots.items() if root not in kept}
+    left = Digests([*table.left, *(table.parts.keys() - kept.keys())])
+    return PartTable(kept, table.unloaded | behind, left)
+
+
+def parts_below(
+    digests: Iterable[str], parts: Mapping[str, bytes], *, format: Format, known: Container[str] = ()
+) -> dict[str, bytes]:
+    """Return the named parts and all below them; what is known or missing is left out, and what is below it."""
+    found: dict[str, bytes] = {}
+    waiting = list(digests)
+    while waiting:
+        digest = waiting.pop()
+        data = parts.get(digest)
+        if data is not None and digest not in found and digest not in known:
+            found[digest] = data
+            # One that cannot be read is reported by whoever needs it, with the snapshot's name.
+            with suppress(DataError):
+                waiting.extend(codec.references(data, format=format))
+    return found
 
 
 def needed_parts(
-    roots: Iterable[str], parts: Mapping[str, bytes], *, format: Format, checkpoint_id: str
+    manifests: Iterable[Manifest], parts: Mapping[str, bytes], *, format: Format, checkpoint_id: str
 ) -> dict[str, bytes]:
-    """Return the parts that states are made of, in the order they are held.
+    """Return the parts that snapshots' states are made of, in the order they are held.
 
     Raises:
-        CorruptCheckpointError: One of them is missing.
+        CorruptCheckpointError: One of them is missing or cannot be read; the message names a snapshot
+            that needs it.
     """
-    needed = codec.reachable(roots, parts, format=format)
-    missing = [digest for digest in needed if digest not in parts]
-    if missing:
-        raise CorruptCheckpointError(
-            f"checkpoint {checkpoint_id!r} is damaged: its part {min(missing)[:40]!a} is missing; "
-            "restore it from a backup"
-        )
+    roots = {manifest.root: manifest.snapshot_id for manifest in manifests}
+    try:
+        needed = codec.reachable(roots, parts, format=format)
+    except DataError:
+        for root, snapshot_id in roots.items():  # only now is it worth asking which of them it was
+            with named(snapshot_name(snapshot_id, checkpoint_id)):
+                codec.reachable([root], parts, format=format)
+        raise
     return {digest: data for digest, data in parts.items() if digest in needed}
 
 
@@ -83,29 +123,69 @@ async def fetch(history: History, snapshot: CheckpointSnapshot) -> None:
     """Bring the parts of a snapshot into memory that a lazy storage left behind.
 
     Raises:
+        CheckpointConflictError: Another writer pruned or replaced the checkpoint meanwhile.
         CorruptCheckpointError: Storage no longer has all of them, or one is damaged.
     """
-    storage, table, form = history.storage, history.table, history.format
-    checkpoint_id = history.header.checkpoint_id
+    table = history.table
+    found = await stored_parts(history, [snapshot])
+    check_stored_buckets(
+        snapshot.root, {**table.parts, **found}, format=history.format, where=snapshot.described
+    )
+    # Only now, so that a part in the table always has everything below it there as well.
+    table.parts.update(found)
+    table.unloaded.discard(snapshot.snapshot_id)
+
+
+async def stored_parts(history: History, snapshots: Sequence[CheckpointSnapshot]) -> dict[str, bytes]:
+    """Read from storage what snapshots need and memory does not hold; changes nothing in memory.
+
+    Raises:
+        CheckpointConflictError: Another writer pruned or replaced the checkpoint meanwhile.
+        CorruptCheckpointError: Storage no longer has all of them, or one is damaged.
+    """
+    storage, here, checkpoint_id = history.storage, history.table.parts, history.header.checkpoint_id
+    found: dict[str, bytes] = {}
+    wanted = {snapshot.root for snapshot in snapshots} - here.keys()
+    if not wanted:
+        return found
     if storage is None:
         raise StorageError(f"checkpoint {checkpoint_id!r} has no storage to fetch a snapshot from")
-    where = f"snapshot {snapshot.snapshot_id!r} of checkpoint {checkpoint_id!r}"
-    found: dict[str, bytes] = {}
-    wanted = {snapshot.root} - table.parts.keys()
+    where = snapshots[0].described if len(snapshots) == 1 else f"checkpoint {checkpoint_id!r}"
     while wanted:
         fetched = await storage.load_parts(checkpoint_id, sorted(wanted))
         missing = wanted - fetched.keys()
         if missing:
+            await _refuse_other_writer(history, storage)
             raise CorruptCheckpointError(
                 f"{where} is damaged: part {min(missing)[:40]!a} is not in storage; restore it from a backup"
             )
-        below: set[str] = set()
-        for digest in wanted:
-            check_part(digest, fetched[digest], checkpoint_id=checkpoint_id)
-            found[digest] = fetched[digest]
-            below.update(codec.references(fetched[digest], format=form))
-        wanted = below - found.keys() - table.parts.keys()
-    check_stored_buckets(snapshot.root, {**table.parts, **found}, format=form, where=where)
-    # Only now, so that a part in the table always has everything below it there as well.
-    table.parts.update(found)
-    table.unloaded.discard(snapshot.snapshot_id)
+        # A storage may answer with what is below as well; then there is less to ask for, or nothing.
+        waiting, wanted = wanted, set()
+        while waiting:
+            digest = waiting.pop()
+            if digest in found or digest in here:
+                continue
+            data = fetched.get(digest)
+            if data is None:
+                wanted.add(digest)
+                continue
+            check_part(digest, data, checkpoint_id=checkpoint_id)
+            found[digest] = data
+            with named(where):
+                waiting.update(codec.references(data, format=history.format))
+    return found
+
+
+async def _refuse_other_writer(history: History, storage: CheckpointStorage) -> None:
+    """Tell parts that another writer removed from damage."""
+    checkpoint_id = history.header.checkpoint_id
+    try:
+        stored = await storage.load_head(checkpoint_id)
+    except CheckpointNotFoundError:
+        stored = None
+    refuse_stale(
+        checkpoint_id,
+        expected_head_snapshot_id=history.stored,
+        generation=history.header.generation,
+        stored=stored,
+    )

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from branchpoint import codec
+from branchpoint.checkpoint._digests import NO_DIGESTS, Digests
 from branchpoint.checkpoint._manifest import (
     Format,
     Manifest,
@@ -17,6 +18,7 @@ from branchpoint.checkpoint._manifest import (
     decode_manifest,
     encode_manifest,
 )
+from branchpoint.checkpoint._naming import named, snapshot_name
 from branchpoint.checkpoint._plain import copy_plain
 from branchpoint.errors import CorruptCheckpointError, SnapshotNotLoadedError
 
@@ -28,13 +30,26 @@ class PartTable:
 
     A table only grows. A prune makes a new one, so a snapshot that somebody still holds keeps
     reading from the old one.
+
+    Attributes:
+        parts: Digest to bytes; with a part, everything below it is here.
+        unloaded: Ids of the snapshots some of whose parts were left in storage.
+        left: Digests of parts that storage held beside these when it was read. A commit that makes
+            one of them again keeps it in memory and does not write it. It stays as it is when such
+            a part is fetched, so that a commit in flight sees one answer.
     """
 
-    __slots__ = ("parts", "unloaded")
+    __slots__ = ("left", "parts", "unloaded")
 
-    def __init__(self, parts: dict[str, bytes] | None = None, unloaded: set[str] | None = None) -> None:
+    def __init__(
+        self,
+        parts: dict[str, bytes] | None = None,
+        unloaded: set[str] | None = None,
+        left: Digests = NO_DIGESTS,
+    ) -> None:
         self.parts: dict[str, bytes] = {} if parts is None else parts
         self.unloaded: set[str] = set() if unloaded is None else unloaded
+        self.left = left
 
 
 class _Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +180,11 @@ class CheckpointSnapshot:
         return {**copy_plain(self._manifest.metadata), "boundary": self._manifest.boundary}
 
     @property
+    def described(self) -> str:
+        """This snapshot and its checkpoint in words, for messages."""
+        return snapshot_name(self.snapshot_id, self._checkpoint_id)
+
+    @property
     def is_loaded(self) -> bool:
         """Whether the state is in memory; False only when a lazy storage left it behind."""
         return self._manifest.snapshot_id not in self._table.unloaded
@@ -178,7 +198,9 @@ class CheckpointSnapshot:
             UnregisteredTypeError: A value's type is not registered in this process.
             CorruptCheckpointError: A part is damaged.
         """
-        return codec.decode_state(self.root, self.loaded_parts(), format=self._format)
+        parts = self.loaded_parts()
+        with named(self.described):
+            return codec.decode_state(self.root, parts, format=self._format)
 
     def plain_state(self) -> dict[str, Any]:
         """Return the four buckets as JSON-ready values; needs no registered type, tags stay in place.
@@ -188,7 +210,8 @@ class CheckpointSnapshot:
             CorruptCheckpointError: A part is damaged.
         """
         parts = self.loaded_parts()
-        plain: dict[str, Any] = codec.plain(parts[self.root], parts, format=self._format)
+        with named(self.described):
+            plain: dict[str, Any] = codec.plain(parts[self.root], parts, format=self._format)
         return plain
 
     @property
@@ -199,15 +222,19 @@ class CheckpointSnapshot:
     @property
     def new_parts(self) -> dict[str, bytes]:
         """Parts that storage does not hold yet, by digest; empty once the snapshot is committed."""
-        return dict(self._new)
+        left = self._table.left
+        return {digest: data for digest, data in self._new.items() if digest not in left}
 
     def parts(self) -> dict[str, bytes]:
-        """Return every part the state is made of, by digest, in the order of the digests."""
+        """Return every part the state is made of, by digest, in the order of the digests.
+
+        Raises:
+            SnapshotNotLoadedError: A lazy storage left the parts behind.
+        """
         table = self.loaded_parts()
-        return {
-            digest: table[digest]
-            for digest in sorted(codec.reachable([self.root], table, format=self._format))
-        }
+        with named(self.described):
+            needed = codec.reachable([self.root], table, format=self._format)
+        return {digest: table[digest] for digest in sorted(needed)}
 
     def loaded_parts(self) -> Mapping[str, bytes]:
         """Return the parts to decode from; they may serve other snapshots too. Not to be changed.
@@ -217,8 +244,8 @@ class CheckpointSnapshot:
         """
         if not self.is_loaded:
             raise SnapshotNotLoadedError(
-                f"the state of snapshot {self.snapshot_id!r} of checkpoint {self._checkpoint_id!r} is still "
-                f"in storage: `await checkpoint.load_snapshot({self.snapshot_id!r})` fetches it"
+                f"the state of {self.described} is still in storage: "
+                f"`await checkpoint.load_snapshot({self.snapshot_id!r})` fetches it"
             )
         return _Over(self._new, self._table.parts) if self._new else self._table.parts
 
@@ -252,7 +279,8 @@ class CheckpointSnapshot:
         for digest, part in table.parts.items():
             check_part(digest, part, checkpoint_id=whole.checkpoint_id)
         snapshot = cls(checkpoint_id=whole.checkpoint_id, manifest=manifest, table=table, format=form)
-        needed = codec.reachable([manifest.root], table.parts, format=form)
+        with named(snapshot.described):
+            needed = codec.reachable([manifest.root], table.parts, format=form)
         again = snapshot.to_bytes() if needed == table.parts.keys() else b""
         if again != bytes(data):
             raise CorruptCheckpointError(

@@ -12,6 +12,7 @@ import msgspec
 
 from branchpoint import codec
 from branchpoint.checkpoint._manifest import BoundaryName, Format, Status
+from branchpoint.checkpoint._naming import named
 from branchpoint.errors import CorruptCheckpointError, InvalidCallError
 
 __all__ = [
@@ -95,7 +96,7 @@ def check_stored_buckets(root: str, parts: Mapping[str, bytes], *, format: Forma
     wrong = _difference(buckets, BUCKETS)
     if wrong:
         raise CorruptCheckpointError(f"the state of {where} does not have exactly the four buckets: {wrong}")
-    messages = codec.open_dict(buckets["messages"].data, parts, format=format)
+    messages = _opened(buckets["messages"].data, parts, format, where)
     wrong = _difference(messages, MESSAGES)
     if wrong:
         raise CorruptCheckpointError(
@@ -109,7 +110,12 @@ def _open(root: str, parts: Mapping[str, bytes], format: Format, where: str) -> 
         raise CorruptCheckpointError(
             f"the state of {where} is missing: there is no part {root[:40]!a}; restore it from a backup"
         )
-    return codec.open_dict(data, parts, format=format)
+    return _opened(data, parts, format, where)
+
+
+def _opened(data: bytes, parts: Mapping[str, bytes], format: Format, where: str) -> dict[str, codec.Encoded]:
+    with named(where):
+        return codec.open_dict(data, parts, format=format)
 
 
 def status_of(pending: Any) -> Status:
@@ -168,8 +174,8 @@ def abandoned_state(
         completed: Root of the state at the last completed boundary; None when there is none.
     """
     given_up = _open(head, parts, format, where)
-    counters = codec.open_dict(given_up["workflow_state"].data, parts, format=format)
-    accepted = codec.open_dict(given_up["messages"].data, parts, format=format)["input"]
+    counters = _opened(given_up["workflow_state"].data, parts, format, where)
+    accepted = _opened(given_up["messages"].data, parts, format, where)["input"]
     kept: Mapping[str, Any]
     shared: Any
     output: Any
@@ -177,8 +183,8 @@ def abandoned_state(
         kept, shared, output = {"executor_states": {}, "edge_states": {}}, {}, []
     else:
         kept = _open(completed, parts, format, where)
-        shared = codec.open_dict(kept["workflow_state"].data, parts, format=format).get("shared", {})
-        output = codec.open_dict(kept["messages"].data, parts, format=format)["output"]
+        shared = _opened(kept["workflow_state"].data, parts, format, where).get("shared", {})
+        output = _opened(kept["messages"].data, parts, format, where)["output"]
     return {
         "workflow_state": {**counters, "status": "idle", "shared": shared},
         "executor_states": kept["executor_states"],

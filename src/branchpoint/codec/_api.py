@@ -81,10 +81,7 @@ def _encoded(
         return data, refs, getattr(tree, "memo", None)
 
     try:
-        try:
-            return work()
-        except RecursionError:
-            return with_room(work)
+        return with_room(work)
     except Refusal as refusal:
         raise error_for(refusal, path) from refusal.__cause__
     except TooDeep:

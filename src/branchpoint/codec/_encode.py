@@ -1,8 +1,9 @@
 """Encoding: live values to wire trees.
 
-The walk turns a value into a wire tree of plain objects and counts a lower bound of
-its bytes on the way; as soon as a container is surely too large for one blob it is cut, so every
-byte is encoded a bounded number of times, however values nest.
+The walk turns a value into a wire tree of plain objects and counts a lower bound of its bytes on the
+way; as soon as a container is surely too large for one blob it is cut, so every byte is encoded a
+bounded number of times, however values nest. A long container is cut segment by segment, and what a
+memo recognises is not walked at all.
 """
 
 from __future__ import annotations

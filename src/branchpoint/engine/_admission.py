@@ -54,11 +54,11 @@ class Resume(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """Nothing runs: say again what is already known.
 
-    Told are the outputs of `turn`, up to the superstep `last`.
+    Attributes:
+        input_id: The accepted input whose result is told; None for the head's own.
     """
 
-    turn: int
-    last: int
+    input_id: str | None = None
 
 
 Admission = Begin | Answer | Resume | Report
@@ -121,7 +121,7 @@ def _nothing(state: RunState, where: str) -> Resume | Report:
         raise InvalidCallError(f"{where} is new, so there is nothing to run: give a message.")
     if state.deliveries:
         return Resume()
-    return Report(state.turn, state.iteration)
+    return Report()
 
 
 def _responses(state: RunState, responses: Mapping[str, Any], where: str) -> Answer:
@@ -192,10 +192,23 @@ def _digest_as_given(responses: Mapping[str, Any], converted: Mapping[str, Any])
 
 def payload_digest(kind: str, value: Any) -> str:
     """Return a digest by which a repeated delivery is told from another payload under its id."""
-    if kind == "responses":  # the order in which answers are given means nothing
-        value = {key: value[key] for key in sorted(value)}
-    encoded, _ = encode([kind, value], format="json", path="messages.input.value")
+    plain = dict(value) if kind == "responses" else value
+    try:
+        plain = _ordered(plain)
+    except RecursionError:
+        pass  # a cycle, or far too deep: the encoder says so, and where
+    encoded, _ = encode([kind, plain], format="json", path="messages.input.value")
     return digest(encoded.data)
+
+
+def _ordered(value: Any) -> Any:
+    """Return a value equal to `value` whose dicts have their keys in one order: equal payloads are the same."""
+    if type(value) is dict:
+        keys = sorted(value) if all(type(key) is str for key in value) else value
+        return {key: _ordered(value[key]) for key in keys}
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_ordered(item) for item in value)
+    return value
 
 
 def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Report | None:
@@ -218,10 +231,9 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
     if last is not None and last.input_id == input_id:
         check(lambda: last.digest or payload_digest(last.kind, last.value.value(state.medium)))
         return _nothing(state, where)
-    records = [read_earlier(state, n, where) for n in range(len(state.earlier))]
-    for n, record in enumerate(records):
+    for n in range(len(state.earlier)):
+        record = read_earlier(state, n, where)
         if record["input_id"] == input_id:
             check(lambda record=record: record["digest"])  # type: ignore[misc]
-            end = records[n + 1]["superstep"] if n + 1 < len(records) else state.input_iteration
-            return Report(record["turn"], end)
+            return Report(input_id)
     return None

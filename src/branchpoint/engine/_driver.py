@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from branchpoint.checkpoint import (
     OpenedRequest,
     ProducedOutput,
     Summary,
+    copy_metadata,
     durable_events,
     request_event,
 )
@@ -35,9 +37,15 @@ from branchpoint.engine._transitions import (
     incomplete_joins,
     settle_status,
 )
-from branchpoint.errors import ConvergenceError, EncodingError, InvalidCallError
-from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowRunState
-from branchpoint.graph import Executor, Graph, dehydrate, explain_difference
+from branchpoint.errors import (
+    ConvergenceError,
+    DataError,
+    EncodingError,
+    InvalidCallError,
+    SnapshotNotFoundError,
+)
+from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType, WorkflowRunState
+from branchpoint.graph import Executor, Graph, explain_difference
 
 __all__ = ["Finished", "Runner"]
 
@@ -88,12 +96,25 @@ class Runner(msgspec.Struct):
         """
         try:
             return await self._run()
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._say_where(error)
             details = WorkflowErrorDetails.from_exception(error)
             self._emit(WorkflowEvent("failed", details=details, state=WorkflowRunState.FAILED))
             raise
 
+    def _say_where(self, error: BaseException) -> None:
+        """Note which checkpoint an error about a value speaks of; the path in it is one inside a state."""
+        where = self.channel.where
+        if isinstance(error, DataError | EncodingError):
+            said = (str(error), *getattr(error, "__notes__", ()))
+            if not any(where in text for text in said):
+                error.add_note(where)
+
     async def _run(self) -> Finished:
+        if self.checkpoint is not None and (head := self.checkpoint.head_snapshot) and not head.is_loaded:
+            await self.checkpoint.load_snapshot(head.snapshot_id)
         state = self._opened()
         self.channel.superstep = state.iteration
         plan = admit(state, self.request, self.channel.where) if self.checkpoint else self._one_shot()
@@ -138,7 +159,7 @@ class Runner(msgspec.Struct):
     async def _accept(self, state: RunState, plan: Begin | Answer) -> None:
         input_id = self.request.input_id or ids.new_id()
         self.channel.input_id = input_id
-        self.metadata = dict(copy_value(dict(self.request.metadata or {})))
+        self.metadata = copy_metadata(self.request.metadata)
         if isinstance(plan, Begin):
             accept_message(state, plan.message, input_id)
             await self._commit(state, "input_accepted")
@@ -158,7 +179,7 @@ class Runner(msgspec.Struct):
             else:
                 await checkpoint.check_head()
         for request in self._open_requests(state):
-            self._tell_again(request_event(request))
+            self._emit(request_event(request))
 
     def _head_metadata(self) -> dict[str, Any]:
         assert self.checkpoint is not None
@@ -189,16 +210,14 @@ class Runner(msgspec.Struct):
     async def _superstep(self, state: RunState) -> None:
         self._emit(WorkflowEvent("superstep_started", iteration=state.iteration + 1))
         shares = await Superstep(state, self.live, self._origin(state), self.channel, self.request).run()
-        routed = await route(self.graph, shares, state.buffers, state.medium)
+        routed = route(self.graph, shares, state.buffers, state.medium)
         for ended in routed.ended:
-            dropped = ended.why.startswith("none of")
             text = f"a {ended.type_name} from executor {ended.source_id!r} went nowhere: {ended.why}"
-            self._emit(
-                WorkflowEvent("warning" if dropped else "message_ended", text, executor_id=ended.source_id)
-            )
+            kind: WorkflowEventType = "warning" if ended.undeliverable else "message_ended"
+            self._emit(WorkflowEvent(kind, text, executor_id=ended.source_id))
         before = len(state.outputs)
         finish_superstep(state, shares, routed)
-        await self._keep_executors(state, shares)
+        self._keep_executors(state, shares)
         settle_status(state)
         if state.status == IDLE:
             for group_id, sources in incomplete_joins(state):
@@ -235,12 +254,12 @@ class Runner(msgspec.Struct):
         head = self.checkpoint.head_snapshot_id if self.checkpoint is not None else str(state.iteration)
         return Origin(self.run_key, head or "", self.channel.input_id, self.metadata, self.request.streaming)
 
-    async def _keep_executors(self, state: RunState, shares: Sequence[Share]) -> None:
+    def _keep_executors(self, state: RunState, shares: Sequence[Share]) -> None:
         """Take the declared state of the executors that ran; a one-shot run keeps none."""
         if state.medium is None:
             return
         for share in shares:
-            fields = await dehydrate(self.live[share.executor_id])
+            fields = share.saved
             cell = state.executors.get(share.executor_id)
             if fields is None:
                 state.executors.pop(share.executor_id, None)
@@ -293,22 +312,34 @@ class Runner(msgspec.Struct):
 
     async def _report(self, state: RunState, plan: Report) -> Finished:
         """Tell again what a head that needs no run already holds."""
+        if plan.input_id is not None and plan.input_id != state.input_id:
+            state = await self._recorded(state, plan.input_id)
         self.channel.input_id = state.input_id
         if state.status == PAUSED:
             for request in self._open_requests(state):
-                self._tell_again(request_event(request))
-        records = _reported(state, plan)
+                self._emit(request_event(request))
+        records = state.turn_outputs()
         for record in records:
             output = _produced(record)
-            kind = "intermediate" if output.intermediate else "output"
-            self._tell_again(
-                WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id)  # type: ignore[arg-type]
+            kind: WorkflowEventType = "intermediate" if output.intermediate else "output"
+            self._emit(
+                WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id)
             )
-        self._tell_again(WorkflowEvent("status", state=WorkflowRunState(state.status)))
-        return self._finished(state, records)
+        self._emit(WorkflowEvent("status", state=WorkflowRunState(state.status)))
+        return self._finished(state)
 
-    def _tell_again(self, event: WorkflowEvent[Any]) -> None:
-        self._emit(event)
+    async def _recorded(self, state: RunState, input_id: str) -> RunState:
+        """Return the state in which the lineage left an earlier input."""
+        checkpoint = self.checkpoint
+        assert checkpoint is not None
+        for snapshot in checkpoint.ancestors():
+            if snapshot.input_id == input_id:
+                await checkpoint.load_snapshot(snapshot.snapshot_id)
+                return open_state(self.graph, checkpoint, snapshot)
+        raise SnapshotNotFoundError(
+            f"{self.channel.where} accepted input {input_id!r} before, and its snapshots were pruned, so its result "
+            "cannot be told again. It does not act a second time; outputs of all turns are in checkpoint.outputs()."
+        )
 
     def _emit(self, event: WorkflowEvent[Any]) -> None:
         self.channel.put(self.channel.stamp(event))
@@ -330,10 +361,12 @@ class Runner(msgspec.Struct):
             )
         return opened
 
-    def _finished(self, state: RunState, records: list[dict[str, Any]] | None = None) -> Finished:
-        outputs = state.turn_outputs() if records is None else records
+    def _finished(self, state: RunState) -> Finished:
         return Finished(
-            WorkflowRunState(state.status), copy_value(outputs), self._open_requests(state), state.input_id
+            WorkflowRunState(state.status),
+            copy_value(state.turn_outputs()),
+            self._open_requests(state),
+            state.input_id,
         )
 
 
@@ -344,10 +377,3 @@ def _produced(record: dict[str, Any]) -> ProducedOutput:
         copy_value(record["value"]),
         record.get("kind") == "intermediate",
     )
-
-
-def _reported(state: RunState, plan: Report) -> list[dict[str, Any]]:
-    if plan.turn == state.turn and plan.last == state.iteration:
-        return state.turn_outputs()
-    records = [output.read(state.medium) for output in state.outputs]
-    return [one for one in records if one["turn"] == plan.turn and one["superstep"] <= plan.last]

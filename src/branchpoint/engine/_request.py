@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from branchpoint.checkpoint import copy_metadata
 from branchpoint.errors import InvalidCallError
+from branchpoint.graph import is_name
 
 __all__ = ["ABSENT", "Absent", "RunRequest"]
-
-METADATA_BYTES = 16 * 1024
 
 
 class Absent:
@@ -54,35 +54,37 @@ class RunRequest(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        given = self.message is not ABSENT or self.responses is not None
         if self.message is not ABSENT and self.responses is not None:
             raise InvalidCallError(
                 "run() got both a message and responses. Answer the open requests with responses=, "
                 "wait for the result, then send the message in a call of its own."
             )
-        if self.responses is not None and not self.responses:
+        if self.responses is not None:
+            _check_responses(self.responses)
+        if self.max_supersteps is not None and (
+            type(self.max_supersteps) is not int or self.max_supersteps < 0
+        ):
             raise InvalidCallError(
-                "run() got empty responses. Leave them out, or answer at least one request."
+                f"max_supersteps is a number of supersteps, 0 or more, got {self.max_supersteps!r}."
             )
-        if self.max_supersteps is not None and self.max_supersteps < 0:
-            raise InvalidCallError(f"max_supersteps is {self.max_supersteps}; it must be 0 or more.")
-        if self.input_id is not None and not self.input_id:
-            raise InvalidCallError("input_id is empty; leave it out to have one made.")
-        _check_metadata(self.metadata)
+        if self.input_id is not None and not is_name(self.input_id):
+            raise InvalidCallError(
+                f"input_id is a text that is not empty, got {self.input_id!r}; leave it out to have one made."
+            )
+        for name in ("input_id", "metadata"):
+            if getattr(self, name) is not None and not given:
+                raise InvalidCallError(
+                    f"{name}= belongs to an input, and run() got neither a message nor responses; what is resumed "
+                    "keeps the input_id and the metadata it was accepted with."
+                )
+        copy_metadata(self.metadata)
 
 
-def _check_metadata(metadata: Mapping[str, Any] | None) -> None:
-    if metadata is None:
-        return
-    if "boundary" in metadata:
-        raise InvalidCallError("The metadata key 'boundary' is the engine's own; choose another name.")
-    try:
-        encoded = msgspec.json.encode(dict(metadata))
-        plain = msgspec.json.decode(encoded) == dict(metadata)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidCallError(f"metadata must be plain JSON: {error}") from error
-    if not plain:
+def _check_responses(responses: Any) -> None:
+    if not isinstance(responses, Mapping):
         raise InvalidCallError(
-            "metadata must be plain JSON: text keys, and values that JSON gives back unchanged."
+            f"responses is a mapping of request id to answer, got {type(responses).__name__}."
         )
-    if len(encoded) > METADATA_BYTES:
-        raise InvalidCallError(f"metadata takes {len(encoded)} bytes; at most {METADATA_BYTES} are kept.")
+    if not responses:
+        raise InvalidCallError("run() got empty responses. Leave them out, or answer at least one request.")

@@ -1,35 +1,42 @@
 """Where what was sent goes: pure decisions of edges, types and conditions.
 
-Nothing here knows a clock, a task or a store. A condition may be a coroutine function of the
-developer, and is awaited; that is the only reason these functions are coroutines.
+Nothing here knows a clock, a task or a store. Each executor's messages find their ways in its own
+part of the superstep, because a condition is code of the developer and may be a coroutine; what the
+ways of all executors add up to is decided afterwards, without waiting for anything.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from branchpoint.codec import copy_value, type_expression
 from branchpoint.engine._cell import Cell, Medium
-from branchpoint.engine._share import Sent, Share
+from branchpoint.engine._share import Sent, Share, Way
 from branchpoint.engine._state import Delivery
 from branchpoint.errors import UndeliverableMessageError
 from branchpoint.graph import EdgeGroup, Executor, Graph, find_handler
 
-__all__ = ["Ended", "Routed", "route"]
+__all__ = ["Ended", "Routed", "find_ways", "route"]
 
 Buffers = dict[str, dict[str, list[Cell]]]
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A message whose way ended: nobody was asked to take it, or nobody could."""
+    """A message whose way ended.
+
+    Attributes:
+        undeliverable: Nobody accepts its type, and the graph says to drop such messages; otherwise
+            nobody was to receive it.
+    """
 
     source_id: str
     type_name: str
     why: str
+    undeliverable: bool = False
 
 
 class Routed(msgspec.Struct):
@@ -40,40 +47,52 @@ class Routed(msgspec.Struct):
     ended: list[Ended] = msgspec.field(default_factory=list)
 
 
-async def route(
-    graph: Graph,
-    shares: Sequence[Share],
-    buffers: Mapping[str, Mapping[str, list[Cell]]],
-    medium: Medium | None,
-) -> Routed:
-    """Send every message of a superstep on its way.
-
-    The order of deliveries is the declared order of the senders, then the order of sending; joins
-    that became full follow in declared order. Timing plays no part.
+async def find_ways(graph: Graph, share: Share) -> None:
+    """Decide for every message an executor sent where it goes; the answers stand in the share.
 
     Raises:
         UndeliverableMessageError: No target accepts the type of a message.
         Exception: What a condition raised; the superstep then counts as failed.
     """
+    for sent in share.sent:
+        share.ways.append(await _way(graph, share.executor_id, sent))
+
+
+def route(
+    graph: Graph,
+    shares: Sequence[Share],
+    buffers: Mapping[str, Mapping[str, list[Cell]]],
+    medium: Medium | None,
+) -> Routed:
+    """Add up the ways of all messages of a superstep.
+
+    The order of deliveries is the declared order of the senders, then the order of sending; joins
+    that became full follow in declared order. Timing plays no part.
+    """
     routed = Routed(
         buffers={key: {source: list(cells) for source, cells in at.items()} for key, at in buffers.items()}
     )
     for share in shares:
-        for sent in share.sent:
-            await _route_one(graph, share.executor_id, sent, routed)
+        for sent, way in zip(share.sent, share.ways, strict=True):
+            for group_id in way.joins:
+                _buffer(routed.buffers, group_id, share.executor_id, sent.value)
+            if way.targets:
+                routed.deliveries.append(Delivery(sent.value, (share.executor_id,), way.targets))
+            elif way.ended:
+                kind = type(sent.value).__name__
+                routed.ended.append(Ended(share.executor_id, kind, way.ended, way.undeliverable))
     _release_joins(graph, routed, medium)
     return routed
 
 
-async def _route_one(graph: Graph, source_id: str, sent: Sent, routed: Routed) -> None:
+async def _way(graph: Graph, source_id: str, sent: Sent) -> Way:
     groups = graph.groups_from(source_id)
-    kind = type(sent.value).__name__
     if not groups and sent.target_id is None:
-        routed.ended.append(Ended(source_id, kind, "the sender has no outgoing edge"))
-        return
+        return Way(ended="the sender has no outgoing edge")
     targets: list[str] = []
     unable: list[str] = []
-    turned_away = joined = False
+    joins: list[str] = []
+    turned_away = False
     seen = copy_value(sent.value) if any(_asks(group) for group in groups) else sent.value
     for group in groups:
         meant = [target for target in group.target_ids if sent.target_id in (None, target)]
@@ -81,8 +100,7 @@ async def _route_one(graph: Graph, source_id: str, sent: Sent, routed: Routed) -
         if not able:
             unable += meant
         elif group.kind == "fan_in":
-            joined = True
-            _buffer(routed.buffers, group, source_id, sent.value)
+            joins.append(group.id)
         else:
             picked = await _picked(group, source_id, able, seen)
             if chosen := [target for target in able if target in picked]:
@@ -91,19 +109,17 @@ async def _route_one(graph: Graph, source_id: str, sent: Sent, routed: Routed) -
                 unable += misled  # a decision of the developer met a type error
             else:
                 turned_away = True
-    if targets:
-        ordered = tuple(sorted(targets, key=graph.order))
-        routed.deliveries.append(Delivery(sent.value, (source_id,), ordered))
-    elif turned_away and not joined:
-        routed.ended.append(Ended(source_id, kind, "every condition turned it away"))
-    elif unable and not joined:
-        _refuse(graph, source_id, kind, unable, routed)
-    elif not joined:
-        leads_to = [target for group in groups for target in group.target_ids]
-        raise UndeliverableMessageError(
-            f"Executor {source_id!r} sent a {kind} to {sent.target_id!r}, but no edge leads there; "
-            f"its edges lead to {leads_to}. Add the edge, or send without target_id."
-        )
+    if targets or joins:
+        return Way(tuple(sorted(targets, key=graph.order)), tuple(joins))
+    if turned_away:
+        return Way(ended="every condition turned it away")
+    if unable:
+        return _refused(graph, f"Executor {source_id!r}", type(sent.value).__name__, unable)
+    leads_to = [target for group in groups for target in group.target_ids]
+    raise UndeliverableMessageError(
+        f"Executor {source_id!r} sent a {type(sent.value).__name__} to {sent.target_id!r}, but no edge leads "
+        f"there; its edges lead to {leads_to}. Add the edge, or send without target_id."
+    )
 
 
 def _asks(group: EdgeGroup) -> bool:
@@ -140,8 +156,14 @@ async def _first_branch(group: EdgeGroup, seen: Any) -> str:
 
 async def _selected(group: EdgeGroup, source_id: str, seen: Any) -> list[str]:
     assert group.selection is not None
-    answer = group.selection(seen, list(group.target_ids))
-    picked = list(await answer if inspect.isawaitable(answer) else answer)
+    answer: Any = group.selection(seen, list(group.target_ids))
+    answer = await answer if inspect.isawaitable(answer) else answer
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise UndeliverableMessageError(
+            f"The selection {group.selection_name!r} of executor {source_id!r} returned {answer!r}; "
+            f"it returns a list of ids out of {list(group.target_ids)}, empty for none."
+        )
+    picked = list(answer)
     strangers = [target for target in picked if target not in group.target_ids]
     if strangers:
         raise UndeliverableMessageError(
@@ -151,9 +173,9 @@ async def _selected(group: EdgeGroup, source_id: str, seen: Any) -> list[str]:
     return picked
 
 
-def _buffer(buffers: Buffers, group: EdgeGroup, source_id: str, value: Any) -> None:
-    cells = buffers.setdefault(group.id, {}).setdefault(source_id, [])
-    cells.append(Cell(f"edge_states.{group.id}.received.{source_id}[{len(cells)}]", 5, live=value))
+def _buffer(buffers: Buffers, group_id: str, source_id: str, value: Any) -> None:
+    cells = buffers.setdefault(group_id, {}).setdefault(source_id, [])
+    cells.append(Cell(f"edge_states.{group_id}.received.{source_id}[{len(cells)}]", 5, live=value))
 
 
 def _release_joins(graph: Graph, routed: Routed, medium: Medium | None) -> None:
@@ -169,30 +191,26 @@ def _release_joins(graph: Graph, routed: Routed, medium: Medium | None) -> None:
             routed.deliveries.append(Delivery(values, group.source_ids, (target_id,)))
             continue
         # Each source alone fits some handler, and all together fit none.
-        kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in values))
-        sender = f"The join of {list(group.source_ids)}"
-        _refuse(graph, group.source_ids[-1], f"list of {kinds}", [target_id], routed, sender=sender)
+        kind = f"list of {', '.join(dict.fromkeys(type(value).__name__ for value in values))}"
+        sources = list(group.source_ids)
+        refused = _refused(graph, f"The join of {sources}", kind, [target_id])
+        routed.ended.append(Ended(sources[-1], kind, refused.ended, refused.undeliverable))
 
 
-def _refuse(
-    graph: Graph,
-    source_id: str,
-    kind: str,
-    unable: Sequence[str],
-    routed: Routed,
-    *,
-    sender: str | None = None,
-) -> None:
+def _refused(graph: Graph, sender: str, kind: str, unable: Sequence[str]) -> Way:
+    """Return where a message goes that nobody accepts: nowhere, if the graph drops it.
+
+    Raises:
+        UndeliverableMessageError: The graph does not drop such messages.
+    """
     if graph.undelivered == "drop":
-        routed.ended.append(Ended(source_id, kind, f"none of {list(unable)} accepts it"))
-        return
+        return Way(ended=f"none of {list(unable)} accepts it", undeliverable=True)
     accepted = "; ".join(
         f"{target!r} accepts {_accepted_types(graph.executors[target])}" for target in unable
     )
     raise UndeliverableMessageError(
-        f"{sender or f'Executor {source_id!r}'} sent a {kind}, and none of its targets accepts that type: "
-        f"{accepted}. Add a handler for it, send another type, or build with "
-        "WorkflowBuilder(undelivered='drop')."
+        f"{sender} sent a {kind}, and none of its targets accepts that type: {accepted}. "
+        "Add a handler for it, send another type, or build with WorkflowBuilder(undelivered='drop')."
     )
 
 

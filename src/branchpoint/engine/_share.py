@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import operator
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,13 +26,18 @@ from branchpoint.graph import (
     Graph,
     HandlerSpec,
     ResponseSpec,
+    StateKey,
     Write,
+    append,
     find_response_handler,
     fold,
+    is_name,
+    last_write,
     matches,
+    merge,
 )
 
-__all__ = ["Asked", "HandlerPort", "Origin", "Sent", "Share", "Yielded"]
+__all__ = ["Asked", "HandlerPort", "Origin", "Sent", "Share", "Way", "Yielded", "folded"]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -53,6 +59,22 @@ class Asked(msgspec.Struct, frozen=True):
 
     request_id: str
     record: dict[str, Any]
+
+
+class Way(msgspec.Struct, frozen=True):
+    """Where one message goes.
+
+    Attributes:
+        targets: Who receives it, in declared order.
+        joins: The fan-ins it is held in.
+        ended: Why it goes nowhere; empty when it goes somewhere.
+        undeliverable: It goes nowhere because nobody accepts its type.
+    """
+
+    targets: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
+    ended: str = ""
+    undeliverable: bool = False
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -85,6 +107,10 @@ class Share(msgspec.Struct):
     """What one executor does in one superstep.
 
     Nothing here touches the run's state; the engine applies all shares once all have succeeded.
+
+    Attributes:
+        ways: Where each of `sent` goes.
+        saved: The executor's declared state afterwards; None when it equals its defaults.
     """
 
     executor_id: str
@@ -96,6 +122,8 @@ class Share(msgspec.Struct):
     asked: list[Asked] = msgspec.field(default_factory=list)
     writes: dict[str, list[Write]] = msgspec.field(default_factory=dict)
     lent: list[_Lent] = msgspec.field(default_factory=list)
+    ways: list[Way] = msgspec.field(default_factory=list)
+    saved: dict[str, Any] | None = None
     closed: bool = False
 
     def current(self, key: str) -> Any:
@@ -105,7 +133,7 @@ class Share(msgspec.Struct):
         committed = cell.value(self.medium) if cell is not None else ABSENT
         writes = self.writes.get(key)
         if writes:
-            return fold(key, declared, committed, [_private(write) for write in writes])
+            committed = folded(key, declared, committed, [_private(write) for write in writes])
         if committed is ABSENT and declared is not None:
             return declared.initial()
         return committed
@@ -170,6 +198,20 @@ class Share(msgspec.Struct):
         made += [write.value for writes in self.writes.values() for write in writes]
         medium = self.medium
         return medium is not None and not all(value is ABSENT or medium.keeps(value) for value in made)
+
+
+_PURE: tuple[Any, ...] = (append, merge, last_write, operator.add, operator.or_, operator.and_, min, max)
+
+
+def folded(key: str, declared: StateKey | None, committed: Any, writes: Sequence[Write]) -> Any:
+    """Fold writes onto the committed value, which a reducer of the developer gets as a copy.
+
+    So one that works in place, which it should not, changes nothing that others see.
+    """
+    reducer = declared.reducer if declared is not None else None
+    if reducer is not None and committed is not ABSENT and not any(reducer is pure for pure in _PURE):
+        committed = copy_value(committed, path=f"workflow_state.shared.{key}")
+    return fold(key, declared, committed, writes)
 
 
 def _private(write: Write) -> Write:
@@ -255,6 +297,11 @@ class HandlerPort:
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
         self._open("request_info")
+        if request_id is not None and not is_name(request_id):
+            raise ExecutorStateError(
+                f"Executor {self.executor_id!r} asked under the request id {request_id!r}; an id is a text that is "
+                "not empty. Leave it out to have one made."
+            )
         request_id = request_id or self._key("request")
         data = copy_value(data, path=f"messages.pending.requests.{request_id}.data")
         if find_response_handler(self._executor, data, response_type) is None:
@@ -281,22 +328,22 @@ class HandlerPort:
         return self._emit(event if data is event.data else msgspec.structs.replace(event, data=data))
 
     def get_state(self, key: str, default: Any = None, copy: bool = True) -> Any:
-        self._open("get_state")
+        self._open("get_state", key)
         if copy:
             return self._share.lend(key, default)
         value = self._share.current(key)
         return default if value is ABSENT else view(value)
 
     def set_state(self, key: str, value: Any) -> None:
-        self._open("set_state")
+        self._open("set_state", key)
         self._share.write(key, value)
 
     def delete_state(self, key: str) -> None:
-        self._open("delete_state")
+        self._open("delete_state", key)
         self._share.write(key, ABSENT)
 
     def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
-        self._open("update_state")
+        self._open("update_state", key)
         value = self._share.current(key)
         updated = fn(None if value is ABSENT else copy_value(value))
         self._share.write(key, updated, replaces=True)
@@ -306,7 +353,12 @@ class HandlerPort:
         """Cut the handler off: what it does from now on goes nowhere and says so."""
         self.closed = True
 
-    def _open(self, what: str) -> None:
+    def _open(self, what: str, key: str = "-") -> None:
+        if not is_name(key):
+            raise ExecutorStateError(
+                f"ctx.{what}() of executor {self.executor_id!r} got the key {key!r}; a key of the shared state is a "
+                "text that is not empty."
+            )
         if self.closed or self._share.closed:
             raise ExecutorStateError(
                 f"ctx.{what}() was called for executor {self.executor_id!r} after its handler had ended; "

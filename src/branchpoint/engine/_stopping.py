@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["settle", "stop"]
+__all__ = ["ended", "forget", "stop"]
 
 
 async def stop(tasks: Collection[asyncio.Task[Any]], grace_seconds: float) -> set[asyncio.Task[Any]]:
@@ -27,38 +27,33 @@ async def stop(tasks: Collection[asyncio.Task[Any]], grace_seconds: float) -> se
         try:
             _, running = await asyncio.wait(running, timeout=left)
         except asyncio.CancelledError as error:  # a second cancellation does not shorten the clean-up
-            cancelled = error
+            cancelled = cancelled or error
             running = {task for task in running if not task.done()}
     for task in running:
-        task.add_done_callback(_forget)
+        task.add_done_callback(forget)
     if cancelled is not None:
         raise cancelled
     return running
 
 
-async def settle(task: asyncio.Task[Any]) -> Any:
-    """Wait for `task` to end whatever happens to the waiter, then pass on a cancellation it met.
-
-    Returns:
-        What the task returned.
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Wait until `task` has ended, however it ends and whatever happens to the waiter meanwhile.
 
     Raises:
-        asyncio.CancelledError: The very one that reached the waiter, once the task has ended.
-        Exception: What the task raised.
+        asyncio.CancelledError: The waiter's own cancellation, the very one, once the task has ended.
     """
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
-            cancelled = error
+            cancelled = cancelled or error
+    forget(task)
     if cancelled is not None:
-        _forget(task)
         raise cancelled
-    return task.result()
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
-    """Look at the outcome, so that nothing is reported as never retrieved."""
-    if not task.cancelled():
+def forget(task: asyncio.Task[Any]) -> None:
+    """Look at the outcome of a task that has ended, so that it is not reported as never retrieved."""
+    if task.done() and not task.cancelled():
         task.exception()

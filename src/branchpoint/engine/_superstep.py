@@ -12,9 +12,10 @@ import msgspec
 from branchpoint.codec import copy_value
 from branchpoint.engine._channel import Channel
 from branchpoint.engine._request import RunRequest
+from branchpoint.engine._routing import find_ways
 from branchpoint.engine._share import HandlerPort, Origin, Share
 from branchpoint.engine._state import Delivery, RunState
-from branchpoint.engine._stopping import stop
+from branchpoint.engine._stopping import forget, stop
 from branchpoint.engine._threads import call_in_thread
 from branchpoint.errors import HandlerError, UndeliverableMessageError
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent
@@ -25,6 +26,7 @@ from branchpoint.graph import (
     SyncWorkflowContext,
     WorkflowContext,
     check_configuration,
+    dehydrate,
     find_handler,
     find_response_handler,
     hydrate,
@@ -82,18 +84,32 @@ class Superstep(msgspec.Struct):
                 await stop(tasks, self.request.grace_seconds)
             finally:
                 self._abandon(tasks)
-                for share in shares:
+                for task, share in tasks.items():
                     share.closed = True
+                    forget(task)
         self._raise_first(tasks)
         return shares
 
     async def _serve(self, share: Share, deliveries: Sequence[Delivery]) -> None:
+        try:
+            await self._work(share, deliveries)
+        except asyncio.CancelledError as error:
+            if _asked_to_end():
+                raise
+            # Otherwise siblings would be waited for, as if this one had ended well.
+            raise _uncalled_for(share) from error
+
+    async def _work(self, share: Share, deliveries: Sequence[Delivery]) -> None:
         executor = self.live.get(share.executor_id)
         if executor is None:
             executor = await self._made(share.executor_id)
         self._emit(WorkflowEvent("executor_invoked", executor_id=share.executor_id))
+        await self.channel.drain()
         for ordinal, delivery in enumerate(deliveries):
             await self._handle(share, executor, ordinal, delivery)
+        await find_ways(self.state.graph, share)
+        if self.state.medium is not None:  # a one-shot run keeps nothing
+            share.saved = await dehydrate(executor)
 
     async def _made(self, executor_id: str) -> Executor:
         executor = self.state.graph.spawn(executor_id)
@@ -156,12 +172,15 @@ class Superstep(msgspec.Struct):
             except RuntimeError:
                 here = False
             if here:
-                self.channel.put(stamped)
-                return self.channel.drain()
-            loop.call_soon_threadsafe(self.channel.put, stamped)
+                return self._told(stamped)
+            asyncio.run_coroutine_threadsafe(self._told(stamped), loop).result()
             return None
 
         return emit
+
+    async def _told(self, event: WorkflowEvent[Any]) -> None:
+        self.channel.put(event)
+        await self.channel.drain()
 
     def _emit(self, event: WorkflowEvent[Any]) -> None:
         self.channel.put(self.channel.stamp(event))
@@ -185,26 +204,38 @@ class Superstep(msgspec.Struct):
         if not real:
             return
         share, first = real[0]
-        if isinstance(first, asyncio.CancelledError):
-            first = _uncalled_for(share, first)
-        first.add_note(
-            f"executor {share.executor_id!r}, superstep {self.state.iteration + 1}, {self.channel.where}"
-        )
+        where = f"executor {share.executor_id!r}, superstep {self.state.iteration + 1}, {self.channel.where}"
+        _note(first, where)
         for other, error in real[1:]:
-            first.add_note(f"executor {other.executor_id!r} failed in the same superstep: {error!r}")
+            told = WorkflowErrorDetails.from_exception(error)
+            _note(
+                first,
+                f"executor {other.executor_id!r} failed in the same superstep: {told.error_type}: {told.message}",
+            )
         for failed, error in real:
             details = WorkflowErrorDetails.from_exception(error, executor_id=failed.executor_id)
             self._emit(WorkflowEvent("executor_failed", details=details, executor_id=failed.executor_id))
         raise first
 
 
-def _uncalled_for(share: Share, cancelled: asyncio.CancelledError) -> HandlerError:
-    error = HandlerError(
-        f"The handler of executor {share.executor_id!r} raised CancelledError although nobody cancelled the "
-        "run. Let a handler raise an exception of its own, or catch what it awaits."
+def _uncalled_for(share: Share) -> HandlerError:
+    return HandlerError(
+        f"Code of executor {share.executor_id!r} (a handler, a condition behind it, or saving its state) raised "
+        "CancelledError although nobody cancelled the run. Let it raise an exception of its own, or catch "
+        "what it awaits."
     )
-    error.__cause__ = cancelled
-    return error
+
+
+def _asked_to_end() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _note(error: BaseException, text: str) -> None:
+    try:
+        error.add_note(text)
+    except Exception:
+        pass  # one that takes no notes is still the handler's own exception, and is what the caller gets
 
 
 def _failure(task: asyncio.Task[None]) -> BaseException | None:

@@ -11,7 +11,7 @@ from typing import Any
 from branchpoint.engine._admission import payload_digest
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._routing import Routed
-from branchpoint.engine._share import Share
+from branchpoint.engine._share import Share, folded
 from branchpoint.engine._state import (
     IDLE,
     IN_PROGRESS,
@@ -23,7 +23,7 @@ from branchpoint.engine._state import (
     RunState,
 )
 from branchpoint.errors import HandlerError
-from branchpoint.graph import ABSENT, Write, fold
+from branchpoint.graph import ABSENT, Write
 
 __all__ = ["accept_answers", "accept_message", "finish_superstep", "incomplete_joins", "settle_status"]
 
@@ -104,7 +104,7 @@ def _fold_writes(state: RunState, shares: Sequence[Share]) -> None:
     for key, made in writes.items():
         cell = state.shared.get(key)
         current = cell.value(state.medium) if cell is not None else ABSENT
-        value = fold(key, state.graph.state_keys.get(key), current, made)
+        value = folded(key, state.graph.state_keys.get(key), current, made)
         if value is ABSENT:
             state.shared.pop(key, None)
         elif cell is None:

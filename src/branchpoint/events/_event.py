@@ -56,7 +56,11 @@ class WorkflowErrorDetails(msgspec.Struct, frozen=True):
     @classmethod
     def from_exception(cls, error: BaseException, *, executor_id: str | None = None) -> WorkflowErrorDetails:
         """Describe `error`; holds its type's name and text, never the object itself."""
-        return cls(type(error).__name__, str(error), executor_id)
+        try:
+            text = str(error)
+        except Exception:
+            text = "(its text cannot be made)"
+        return cls(type(error).__name__, text, executor_id)
 
 
 class WorkflowEvent(msgspec.Struct, Generic[DataT], frozen=True):

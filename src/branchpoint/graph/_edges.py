@@ -40,8 +40,11 @@ EdgeKind: TypeAlias = Literal["single", "fan_out", "fan_in", "switch_case", "mul
 
 
 def is_name(value: object) -> bool:
-    """Return whether a value can name something: a text that is not empty."""
-    return isinstance(value, str) and value != ""
+    """Return whether a value can name something: a text, not of a subclass, that is not empty.
+
+    Lone surrogates are refused, since no stored text can hold them.
+    """
+    return type(value) is str and value != "" and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def callable_name(function: Callable[..., Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,8 +19,10 @@ from branchpoint.checkpoint import (
     Header,
     Status,
     StoredHead,
+    check_lazy_over,
+    parts_below,
 )
-from branchpoint.errors import DataError, InvalidCallError
+from branchpoint.errors import InvalidCallError
 from branchpoint.storage._disk import Disk
 from branchpoint.storage._folder import Folder
 from branchpoint.storage._listing import page
@@ -47,19 +49,29 @@ class FileCheckpointStorage(CheckpointStorage):
         path: The folder; it is made at the first commit, for this user alone (0700, files 0600).
         serialization_format: `"json"`, one readable line per commit, or `"msgpack"`. It belongs to
             each journal: one of the other format in this folder is listed, and refused when opened.
+        lazy_over: How many bytes of parts a loaded checkpoint may hold at first. A load reads and checks
+            the whole journal in any case; then it keeps what the head needs, and of the other
+            snapshots the newest as far as they fit. The rest comes when it is needed: `run()` and
+            other calls fetch by themselves, and reading a snapshot that is not there says
+            `await checkpoint.load_snapshot(id)`. Each fetch reads the journal once. None: all parts
+            are there after a load.
         disk: How bytes are written; replaced only by tests of disks that fail.
 
     Raises:
+        InvalidCallError: The format is another, or `lazy_over` is no number of bytes.
         StorageError: The platform has no `flock`.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"load_head", "list_checkpoints", "prune"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {"load_head", "list_checkpoints", "prune", "load_parts"}
+    )
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
         serialization_format: Format = "json",
+        lazy_over: int | None = None,
         disk: Disk | None = None,
     ) -> None:
         require_locks()
@@ -68,6 +80,7 @@ class FileCheckpointStorage(CheckpointStorage):
                 f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
             )
         self.serialization_format = serialization_format
+        self._lazy_over = check_lazy_over(lazy_over)
         # Absolute, so that a later change of the working folder moves nothing.
         self._folder = Folder(Path(path).absolute(), serialization_format, Disk() if disk is None else disk)
 
@@ -112,6 +125,8 @@ class FileCheckpointStorage(CheckpointStorage):
     async def load(self, checkpoint_id: str) -> Checkpoint:
         """Return the stored checkpoint, with every retained branch.
 
+        With `lazy_over`, the parts of older snapshots may stay in the journal, checked like the rest.
+
         Raises:
             CheckpointNotFoundError: There is no journal of this id.
             CorruptCheckpointError: The journal is damaged; it is left as it is.
@@ -125,20 +140,33 @@ class FileCheckpointStorage(CheckpointStorage):
     def _load(self, checkpoint_id: str) -> Checkpoint:
         journal = self._folder.load(checkpoint_id)
         commits = journal.commits
-        parts: dict[str, bytes] = {}
-        for commit in commits:
-            parts.update(commit.parts)
-        try:
-            return Checkpoint.restore(
-                header=journal.header,
-                manifests=[commit.manifest for commit in commits],
-                head_snapshot_id=commits[-1].manifest.snapshot_id,
-                parts=parts,
-                checkpoint_storage=self,
-            )
-        except DataError as error:
-            # What is wrong inside a value does not know which file it came from.
-            raise type(error)(f"{self._folder.describe_place(checkpoint_id)}: {error}") from error
+        return Checkpoint.restore(
+            header=journal.header,
+            manifests=[commit.manifest for commit in commits],
+            head_snapshot_id=commits[-1].manifest.snapshot_id,
+            parts=journal.parts,
+            checkpoint_storage=self,
+            lazy_over=self._lazy_over,
+        )
+
+    async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the named parts, and those below them; what is not in the journal is left out.
+
+        Reads and checks the whole journal, once.
+
+        Raises:
+            CheckpointNotFoundError: There is no journal of this id.
+            CorruptCheckpointError: The journal is damaged; it is left as it is.
+            UnknownVersionError: A newer version wrote it, or it is a v1 checkpoint of Agent Framework.
+            InvalidCallError: The id is none that a storage could keep, or the journal is of the
+                other format.
+            StorageError: The file could not be read.
+        """
+        return await asyncio.to_thread(self._load_parts, checkpoint_id, digests)
+
+    def _load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        journal = self._folder.load(checkpoint_id)
+        return parts_below(digests, journal.parts, format=self.serialization_format)
 
     async def delete(self, checkpoint_id: str) -> None:
         """Remove the checkpoint's journal, readable or not; on return it does not come back.

@@ -228,10 +228,6 @@ class Folder:
 
     # Places and locks.
 
-    def describe_place(self, checkpoint_id: str) -> str:
-        """Say which checkpoint this is and where its journal is, for messages."""
-        return str(self._place(checkpoint_id))
-
     def _place(self, checkpoint_id: str) -> Place:
         if type(checkpoint_id) is not str:
             check_id(checkpoint_id)

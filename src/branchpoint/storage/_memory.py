@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from branchpoint.checkpoint import (
@@ -17,10 +17,12 @@ from branchpoint.checkpoint import (
     Status,
     StoredHead,
     check_id,
+    check_lazy_over,
     decode_header,
     decode_manifest,
     encode_header,
     encode_manifest,
+    parts_below,
     refuse_stale,
 )
 from branchpoint.errors import CheckpointNotFoundError
@@ -51,11 +53,21 @@ class MemoryCheckpointStorage(CheckpointStorage):
     It behaves as the durable storages do, in everything but durability: values are encoded and
     decoded, conflicts are found, a loaded checkpoint is a fresh one. Any number of tasks, threads
     and event loops of this process may use it at once. What it holds is gone with the object.
+
+    Args:
+        lazy_over: How many bytes of parts a loaded checkpoint may hold at first; older snapshots beyond
+            that come when they are needed, as with `FileCheckpointStorage`. None: all are there.
+
+    Raises:
+        InvalidCallError: `lazy_over` is no number of bytes.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"load_head", "list_checkpoints", "prune"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {"load_head", "list_checkpoints", "prune", "load_parts"}
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, lazy_over: int | None = None) -> None:
+        self._lazy_over = check_lazy_over(lazy_over)
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
 
@@ -99,6 +111,8 @@ class MemoryCheckpointStorage(CheckpointStorage):
     async def load(self, checkpoint_id: str) -> Checkpoint:
         """Return the kept checkpoint, with every retained branch; a fresh object each time.
 
+        With `lazy_over`, the parts of older snapshots may be left here.
+
         Raises:
             CheckpointNotFoundError: There is none of this id.
             InvalidCallError: The id is none that a storage could keep.
@@ -114,6 +128,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
             head_snapshot_id=found[-1].snapshot_id,
             parts=parts,
             checkpoint_storage=self,
+            lazy_over=self._lazy_over,
         )
 
     async def delete(self, checkpoint_id: str) -> None:
@@ -197,6 +212,18 @@ class MemoryCheckpointStorage(CheckpointStorage):
             fresh.manifests = {found: data for found, data in old.manifests.items() if found in staying}
             fresh.parts = {digest: data for digest, data in old.parts.items() if digest in parts}
             self._kept[header.checkpoint_id] = fresh
+
+    async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the named parts, and those below them; what is not there is left out.
+
+        Raises:
+            CheckpointNotFoundError: There is none of this id.
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            parts = dict(self._find(checkpoint_id).parts)
+        return parts_below(digests, parts, format="json")
 
     def _find(self, checkpoint_id: str) -> _Kept:
         kept = self._kept.get(checkpoint_id)

@@ -88,6 +88,11 @@ class Journal(msgspec.Struct, frozen=True):
         """The commits that were read, oldest first; the last one holds the head."""
         return [commit for _, commit in self.bodies if commit is not None]
 
+    @property
+    def parts(self) -> dict[str, bytes]:
+        """The parts that the commits added, by digest."""
+        return {digest: part for commit in self.commits for digest, part in commit.parts.items()}
+
 
 def parse_journal(data: bytes, place: Place) -> Journal:
     """Read a whole journal, checking in this order: version, checksums, envelopes.

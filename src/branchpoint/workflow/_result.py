@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
+from branchpoint.checkpoint import request_event
 from branchpoint.codec import copy_value
 from branchpoint.engine import Finished
 from branchpoint.events import WorkflowEvent, WorkflowRunState
@@ -55,17 +58,8 @@ class WorkflowRunResult(list[WorkflowEvent[Any]]):
         told = {event.request_id: event for event in self if event.type == "request_info"}
         return [
             told.get(request.request_id)
-            or WorkflowEvent(
-                "request_info",
-                copy_value(request.data),
-                executor_id=request.source_executor_id,
-                source_executor_id=request.source_executor_id,
-                request_id=request.request_id,
-                request_type=request.request_type,
-                response_type=request.response_type,
-                response_schema=request.response_schema,
-                input_id=self._finished.input_id,
-                path=request.path,
+            or msgspec.structs.replace(
+                request_event(request), data=copy_value(request.data), input_id=self._finished.input_id
             )
             for request in self._finished.requests
         ]

@@ -7,125 +7,65 @@ caller leaves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Coroutine, Generator
+from contextlib import suppress
+from typing import Any
 
-from branchpoint.checkpoint import Checkpoint, Hold
-from branchpoint.engine import Channel, Finished, Runner, RunRequest, settle
 from branchpoint.errors import InvalidCallError
 from branchpoint.events import WorkflowEvent
+from branchpoint.workflow._call import Call, Started
 from branchpoint.workflow._result import WorkflowRunResult
 
-if TYPE_CHECKING:
-    from branchpoint.graph import Graph
-
-__all__ = ["PendingRun", "WorkflowRunStream"]
+__all__ = ["STREAM_BUFFER", "PendingRun", "WorkflowRunStream"]
 
 STREAM_BUFFER = 64
 """How many events a run may be ahead of its reader."""
 
 
-class _Call:
-    """One call, before and after it has started."""
+class PendingRun(Coroutine[Any, Any, WorkflowRunResult]):
+    """A call that starts when it is awaited, or when a task made of it first runs.
 
-    def __init__(
-        self, graph: Graph, request: RunRequest, checkpoint: Checkpoint | None, limit: int | None
-    ) -> None:
-        self.graph = graph
-        self.request = request
-        self.checkpoint = checkpoint
-        self.limit = limit
+    Nothing happens before, and no guard is taken; one that is never awaited leaves nothing behind.
+    It may be given to `asyncio.create_task`, `gather` and `wait_for` like any coroutine.
+    """
 
-    async def start(self) -> _Started:
-        """Take the checkpoint and start the run in a task of its own.
-
-        Raises:
-            CheckpointInUseError: Another run holds the checkpoint; no handler was entered.
-        """
-        checkpoint = self.checkpoint
-        hold: Hold | None = None
-        if checkpoint is None:
-            channel = Channel(f"a run of workflow {self.graph.name!r} without a checkpoint", None, self.limit)
-        else:
-            owner = f"a run of workflow {self.graph.name!r}"
-            hold = await checkpoint.take_hold(owner, grace=self.request.grace_seconds)
-            channel = Channel(
-                f"checkpoint {checkpoint.checkpoint_id!r}", checkpoint.checkpoint_id, self.limit
-            )
-        runner = Runner(self.graph, self.request, channel, checkpoint, hold)
-        task = asyncio.get_running_loop().create_task(runner.run(), name=channel.where)
-        return _Started(channel, task, hold)
-
-
-class _Started:
-    """A run that is under way; the checkpoint is free as soon as its task has ended, however."""
-
-    def __init__(self, channel: Channel, task: asyncio.Task[Finished], hold: Hold | None) -> None:
-        self.channel = channel
-        self.task = task
-        self._hold = hold
-        task.add_done_callback(lambda _: _end(channel, hold))
-
-    def cancel(self) -> None:
-        """Ask the run to end; its handlers are cancelled and may clean up."""
-        if self.task.done():
-            return
-        self._mark_closing()
-        self.task.cancel()
-
-    def leave(self) -> None:
-        """Ask the run to end, from whatever thread dropped its reader."""
-        if self.task.done():
-            return
-        self._mark_closing()  # now, not in a turn of the loop: the next run may already be about to start
-        try:
-            self.task.get_loop().call_soon_threadsafe(self.cancel)
-        except RuntimeError:
-            pass  # the loop is closed, and the run with it
-
-    def _mark_closing(self) -> None:
-        if self._hold is not None:
-            self._hold.mark_closing()
-
-    async def stop(self) -> None:
-        """Cancel the run and wait until it has cleaned up; the grace period bounds this."""
-        self.cancel()
-        try:
-            await settle(self.task)
-        except asyncio.CancelledError:
-            if not self.task.cancelled():
-                raise
-        except Exception:
-            pass  # whoever awaits the run itself is told
-
-
-def _end(channel: Channel, hold: Hold | None) -> None:
-    if hold is not None:
-        hold.release()
-    channel.close()
-
-
-class PendingRun(Awaitable[WorkflowRunResult]):
-    """A call that starts when it is awaited; nothing happens before, and no guard is taken."""
-
-    def __init__(self, call: _Call, *, include_status_events: bool) -> None:
-        self._call: _Call | None = call
+    def __init__(self, call: Call, *, include_status_events: bool) -> None:
+        self._call = call
         self._include_status_events = include_status_events
+        self._begun: Coroutine[Any, Any, WorkflowRunResult] | None = None
 
     def __await__(self) -> Generator[Any, None, WorkflowRunResult]:
-        return self._run().__await__()
-
-    async def _run(self) -> WorkflowRunResult:
-        call, self._call = self._call, None
-        if call is None:
+        if self._begun is not None:
             raise InvalidCallError(
                 "This run was awaited before. Call workflow.run(...) again for another one."
             )
-        started = await call.start()
+        return self._coroutine().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on; for event loops."""
+        return self._coroutine().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an exception; for event loops."""
+        return self._coroutine().throw(*error)
+
+    def close(self) -> None:
+        """End without a result; for event loops."""
+        if self._begun is not None:
+            self._begun.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, WorkflowRunResult]:
+        if self._begun is None:
+            self._begun = self._run()
+        return self._begun
+
+    async def _run(self) -> WorkflowRunResult:
+        started = await self._call.start()
         try:
             await asyncio.wait({started.task})
         except asyncio.CancelledError:
-            await started.stop()
+            with suppress(asyncio.CancelledError):  # the first one is the one that is raised
+                await started.stop()
             raise
         finished = started.task.result()
         events: list[WorkflowEvent[Any]] = []
@@ -138,9 +78,9 @@ class WorkflowRunStream:
     """The events of one run, as they come.
 
     Nothing starts before the first iteration or `get_final_response()`. The run may be ahead of its
-    reader by a bounded number of events and then waits. A reader that leaves early, drops the
-    stream or is cancelled ends the run: its handlers are cancelled, the checkpoint is free and its
-    head is the last boundary.
+    reader by a bounded number of events and then waits. A reader that leaves its loop early, drops
+    the stream or is cancelled ends the run: its handlers are cancelled, the checkpoint is free and
+    its head is the last boundary.
 
     Example:
         ```python
@@ -151,11 +91,11 @@ class WorkflowRunStream:
         ```
     """
 
-    def __init__(self, call: _Call, *, include_status_events: bool) -> None:
-        self._call: _Call | None = call
+    def __init__(self, call: Call, *, include_status_events: bool) -> None:
+        self._call = call
         self._include_status_events = include_status_events
         self._events: list[WorkflowEvent[Any]] = []
-        self._started: _Started | None = None
+        self._starting: asyncio.Task[Started] | None = None
         self._cancelled = False
 
     def __aiter__(self) -> AsyncIterator[WorkflowEvent[Any]]:
@@ -170,40 +110,66 @@ class WorkflowRunStream:
         """
         while await self._next() is not None:
             pass
-        assert self._started is not None
+        started = await self._start()
         return WorkflowRunResult(
-            self._events, self._started.task.result(), include_status_events=self._include_status_events
+            self._events, started.task.result(), include_status_events=self._include_status_events
         )
 
     async def cancel(self) -> None:
         """End the run, from any task; returns when it has cleaned up and the checkpoint is free."""
         self._cancelled = True
-        if self._started is not None:
-            await self._started.stop()
+        starting = self._starting
+        if starting is None:
+            return
+        starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop()
+
+    async def _start(self) -> Started:
+        """Start the run at the first call; every reader gets the same run, or the same refusal."""
+        if self._starting is None:
+            if self._cancelled:
+                raise asyncio.CancelledError("the stream was cancelled before it started")
+            self._starting = asyncio.get_running_loop().create_task(self._call.start())
+        if not self._starting.done():
+            try:
+                await asyncio.wait({self._starting})
+            except asyncio.CancelledError:
+                with suppress(asyncio.CancelledError):
+                    await self.cancel()
+                raise
+        return self._starting.result()
 
     async def _next(self) -> WorkflowEvent[Any] | None:
         """Return the next event, or None at the end; raises what the run raised."""
-        if self._started is None:
-            call, self._call = self._call, None
-            if call is None or self._cancelled:
-                raise asyncio.CancelledError("the stream was cancelled before it started")
-            self._started = await call.start()
+        started = await self._start()
         try:
-            event = await self._started.channel.get()
+            event = await started.channel.get()
         except asyncio.CancelledError:
-            await self._started.stop()
+            with suppress(asyncio.CancelledError):
+                await started.stop()
             raise
         if event is None:
-            await asyncio.wait({self._started.task})
-            self._started.task.result()
+            await asyncio.wait({started.task})
+            started.task.result()
             return None
         self._events.append(event)
         return event
 
     def _leave(self) -> None:
         """End the run from wherever the last reference was dropped."""
-        if self._started is not None:
-            self._started.leave()
+        starting = self._starting
+        if starting is None:
+            return
+        if starting.done():
+            if not starting.cancelled() and starting.exception() is None:
+                starting.result().leave()
+            return
+        try:
+            starting.get_loop().call_soon_threadsafe(starting.cancel)
+        except RuntimeError:
+            pass  # the loop is closed, and the run with it
 
     def __del__(self) -> None:
         self._leave()

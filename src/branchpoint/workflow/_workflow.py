@@ -12,7 +12,8 @@ from branchpoint.codec import from_json, json_schema
 from branchpoint.engine import ABSENT, RunRequest
 from branchpoint.errors import InvalidCallError
 from branchpoint.graph import Executor, Graph, describe
-from branchpoint.workflow._run import STREAM_BUFFER, PendingRun, WorkflowRunStream, _Call
+from branchpoint.workflow._call import Call
+from branchpoint.workflow._run import STREAM_BUFFER, PendingRun, WorkflowRunStream
 
 __all__ = ["Workflow"]
 
@@ -161,11 +162,6 @@ class Workflow:
             InvalidCallError: The id is refused, or a storage was given and the workflow has no name
                 that could match after a restart.
         """
-        if checkpoint_storage is not None and self._graph.name is None:
-            raise InvalidCallError(
-                "An unnamed workflow cannot have a stored checkpoint: its name could not match after a restart. "
-                "Build it with WorkflowBuilder(name=...)."
-            )
         return Checkpoint.create(
             checkpoint_id=checkpoint_id,
             workflow_name=self._graph.name or "",
@@ -283,7 +279,7 @@ class Workflow:
             streaming=stream,
             options={key: value for key, value in options.items() if value is not None},
         )
-        call = _Call(self._graph, request, checkpoint, STREAM_BUFFER if stream else None)
+        call = Call(self._graph, request, checkpoint, STREAM_BUFFER if stream else None)
         if stream:
             return WorkflowRunStream(call, include_status_events=include_status_events)
         return PendingRun(call, include_status_events=include_status_events)

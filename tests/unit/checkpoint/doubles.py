@@ -94,6 +94,7 @@ class TinyStorage(CheckpointStorage):
         self.lazy = lazy
         self.records: dict[str, Record] = {}
         self.calls: list[str] = []
+        self.written_again: set[str] = set()
 
     async def commit_snapshot(
         self,
@@ -116,6 +117,7 @@ class TinyStorage(CheckpointStorage):
         )
         if record is None:
             record = self.records[key] = Record(encode_header(checkpoint.header, format=form))
+        self.written_again |= snapshot.new_parts.keys() & record.parts.keys()
         record.parts.update(snapshot.new_parts)
         record.manifests.append(encode_manifest(snapshot.manifest, format=form))
         record.ids.append(snapshot.snapshot_id)
@@ -128,7 +130,7 @@ class TinyStorage(CheckpointStorage):
         manifests = [
             decode_manifest(data, format=form, checkpoint_id=checkpoint_id) for data in record.manifests
         ]
-        parts, unloaded = record.parts, set[str]()
+        parts, unloaded, left = record.parts, set[str](), set[str]()
         if self.lazy:
             whole = Checkpoint.restore(
                 header=decode_header(record.header, format=form, checkpoint_id=checkpoint_id),
@@ -139,6 +141,7 @@ class TinyStorage(CheckpointStorage):
             )
             unloaded = {found.snapshot_id for found in whole.snapshots} - {record.head}
             parts = whole.get_snapshot(record.head).parts()
+            left = whole.parts.keys() - parts.keys()
         return Checkpoint.restore(
             header=decode_header(record.header, format=form, checkpoint_id=checkpoint_id),
             manifests=manifests,
@@ -146,6 +149,7 @@ class TinyStorage(CheckpointStorage):
             parts=parts,
             checkpoint_storage=self,
             unloaded=unloaded,
+            left=left,
         )
 
     async def delete(self, checkpoint_id: str) -> None:

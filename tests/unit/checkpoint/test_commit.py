@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from branchpoint import clock, ids
-from branchpoint.checkpoint import Checkpoint, Summary
+from branchpoint.checkpoint import Checkpoint, StoredHead, Summary
 from branchpoint.errors import (
     CheckpointConflictError,
     CheckpointInUseError,
@@ -219,14 +219,44 @@ async def test_a_failed_commit_reaches_the_caller_and_changes_nothing(error: Exc
     assert [found.superstep for found in cp.snapshots] == list(range(5))
 
 
-async def test_refresh_settles_a_commit_whose_reply_was_lost() -> None:
+async def test_a_commit_whose_reply_was_lost_is_a_success_when_it_is_in_storage() -> None:
     faults = Faults(TinyStorage())
+    cp = new_checkpoint(faults)
+    for number in (1, 2):
+        faults.after = StorageError("connection reset")
+        snapshot = await cp.commit_snapshot(make_state(number))
+        assert cp.head_snapshot_id == cp.stored_head_snapshot_id == snapshot.snapshot_id
+    await cp.commit_snapshot(make_state(3))
+    loaded = await faults.inner.load(cp.checkpoint_id)
+    assert [found.superstep for found in loaded.snapshots] == [1, 2, 3]
+
+
+class Blind(Faults):
+    """Storage that loses a reply and cannot be read for a while either."""
+
+    blind = False
+
+    async def load_head(self, checkpoint_id: str) -> StoredHead:
+        if self.blind:
+            raise StorageError("still down")
+        return await super().load_head(checkpoint_id)
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        if self.blind:
+            raise StorageError("still down")
+        return await super().load(checkpoint_id)
+
+
+async def test_refresh_settles_a_lost_reply_that_could_not_be_settled_at_once() -> None:
+    faults = Blind(TinyStorage())
     cp = new_checkpoint(faults)
     first = await cp.commit_snapshot(make_state(1))
     faults.after = StorageError("connection reset")
+    faults.blind = True
     with pytest.raises(StorageError, match="reset"):
         await cp.commit_snapshot(make_state(2))
     assert cp.head_snapshot_id == first.snapshot_id
+    faults.blind = False
     with pytest.raises(CheckpointConflictError):
         await cp.commit_snapshot(make_state(2))
     await cp.refresh()

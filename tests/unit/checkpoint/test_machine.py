@@ -66,6 +66,21 @@ class CheckpointMachine(RuleBasedStateMachine):
         self.landed(snapshot.snapshot_id, self.selected)
         self.see()
 
+    @precondition(lambda self: self.known and not self.stale)
+    @rule(back=st.integers(0, 5))
+    def commit_what_was_there_before(self, back: int) -> None:
+        self.count, count = list(self.known.values())[-1 - back % len(self.known)][1] - 1, self.count
+        snapshot = self.run(self.cp.commit_snapshot(self.state()))
+        self.landed(snapshot.snapshot_id, self.selected)
+        self.count = count
+        self.see()
+
+    @precondition(lambda self: self.known and not self.stale)
+    @rule(back=st.integers(0, 5))
+    def fetch(self, back: int) -> None:
+        snapshot_id = list(self.known)[-1 - back % len(self.known)]
+        assert self.run(self.cp.load_snapshot(snapshot_id)).is_loaded
+
     @rule()
     def commit_fails(self) -> None:
         self.faults.before = StorageError("down")
@@ -76,10 +91,9 @@ class CheckpointMachine(RuleBasedStateMachine):
     @rule()
     def reply_is_lost(self) -> None:
         self.faults.after = StorageError("lost")
-        with pytest.raises(StorageError, match="lost"):
-            self.run(self.cp.commit_snapshot(self.state()))
-        self.landed(self.storage.records["run-1"].head, self.selected)
-        self.stale = True
+        snapshot = self.run(self.cp.commit_snapshot(self.state()))
+        self.landed(snapshot.snapshot_id, self.selected)
+        self.see()
 
     @precondition(lambda self: self.stored)
     @rule(back=st.integers(0, 5))
@@ -127,6 +141,7 @@ class CheckpointMachine(RuleBasedStateMachine):
             parts=loaded.parts,
             checkpoint_storage=self.faults,
             unloaded=[found.snapshot_id for found in loaded.snapshots if not found.is_loaded],
+            left=self.storage.records["run-1"].parts.keys() - loaded.parts.keys(),
         )
         self.see()
 
@@ -148,6 +163,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         if not self.stored:
             assert self.storage.records == {}
             return
+        assert not self.storage.written_again
         record = self.storage.records["run-1"]
         assert record.ids == list(self.stored)
         assert record.head == self.stored_head

@@ -264,7 +264,13 @@ def test_a_fingerprint_given_at_registration_recognises_items(format: Format) ->
     again, memo = encode(items, format=format, memo=memo)
     assert encoded_texts == []
     assert again.data == first.data
+    for number in range(3):  # what grows is encoded, what it grows on is recognised
+        items.append(Counted(f"new {number}"))
+        encoded_texts.clear()
+        _, memo = encode(items, format=format, memo=memo)
+        assert encoded_texts == [f"new {number}"]
     items[250].text = "changed"
+    encoded_texts.clear()
     changed, _ = encode(items, format=format, memo=memo)
     assert 0 < len(encoded_texts) <= 256
     assert changed.data == encode(items, format=format)[0].data

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from branchpoint.engine._routing import Ended, Routed, route
+from branchpoint.engine._routing import Ended, Routed, find_ways, route
 from branchpoint.engine._share import Sent
 from branchpoint.errors import UndeliverableMessageError
 from branchpoint.graph import EdgeGroup, Executor, Graph, SwitchBranch, WorkflowContext, handler
@@ -27,7 +27,9 @@ def routed(graph: Graph, *sends: tuple[str, Any] | tuple[str, Any, str | None], 
     for sender, value, *target in sends:
         by_sender.setdefault(sender, []).append(Sent(value, target[0] if target else None))
     shares = [share_of(state, sender, sent=sent) for sender, sent in by_sender.items()]
-    return at_once(route(graph, shares, before or {}, state.medium))
+    for share in shares:
+        at_once(find_ways(graph, share))
+    return route(graph, shares, before or {}, state.medium)
 
 
 def told(routed: Routed) -> Told:
@@ -99,11 +101,11 @@ async def test_a_condition_may_wait() -> None:
 
     graph = graph_of(of(Text(id="b")), [EdgeGroup.single("a", "b", later)])
     state = state_of(graph)
-    routing = asyncio.create_task(
-        route(graph, [share_of(state, "a", sent=[Sent("x", None)])], {}, state.medium)
-    )
+    share = share_of(state, "a", sent=[Sent("x", None)])
+    finding = asyncio.create_task(find_ways(graph, share))
     gate.set()
-    assert told(await routing) == [("x", ("a",), ("b",))]
+    await finding
+    assert told(route(graph, [share], {}, state.medium)) == [("x", ("a",), ("b",))]
 
 
 def test_a_condition_that_raises_is_not_caught() -> None:
@@ -450,7 +452,7 @@ def test_undelivered_drop_ends_it_with_a_word(target: str | None) -> None:
     )
     found = routed(graph, ("a", 1, target), ("a", "x"))
     meant = ["b", "c"] if target is None else [target]
-    assert found.ended == [Ended("a", "int", f"none of {meant} accepts it")]
+    assert found.ended == [Ended("a", "int", f"none of {meant} accepts it", undeliverable=True)]
     assert told(found) == [("x", ("a",), ("b", "c"))]
 
 
@@ -460,7 +462,7 @@ def test_undelivered_drop_drops_a_full_join_that_nobody_takes() -> None:
     )
     found = routed(graph, ("b", 1), ("c", "x"))
     assert (told(found), found.buffers) == ([], {})
-    assert found.ended == [Ended("c", "list of int, str", "none of ['j'] accepts it")]
+    assert found.ended == [Ended("c", "list of int, str", "none of ['j'] accepts it", undeliverable=True)]
 
 
 def test_who_is_turned_away_on_one_edge_and_unable_on_another_ends_without_an_error() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from branchpoint.engine import settle, stop
+from branchpoint.engine import ended, stop
 
 
 class Worker:
@@ -118,26 +118,28 @@ async def test_a_failure_of_an_abandoned_task_is_not_reported_as_never_retrieved
     assert reported == []
 
 
-async def test_settle_passes_on_the_result_or_the_failure() -> None:
+async def test_ended_waits_whatever_the_outcome() -> None:
     good = Worker()
     good.gate.set()
-    assert await settle(good.task) == "done"
+    await ended(good.task)
+    assert good.task.result() == "done"
 
     async def fail() -> None:
-        raise ValueError("as it is")
+        raise ValueError("for whoever asks the task")
 
-    with pytest.raises(ValueError, match="as it is"):
-        await settle(asyncio.create_task(fail()))
+    failing = asyncio.create_task(fail())
+    await ended(failing)
+    assert isinstance(failing.exception(), ValueError)
 
 
-async def test_settle_waits_to_the_end_and_raises_the_very_cancellation_it_met() -> None:
+async def test_ended_waits_to_the_end_and_raises_the_very_cancellation_it_met() -> None:
     worker = Worker()
     await worker.entered.wait()
     met: list[BaseException] = []
 
     async def wait() -> None:
         try:
-            await settle(worker.task)
+            await ended(worker.task)
         except asyncio.CancelledError as error:
             met.append(error)
             raise
@@ -156,9 +158,9 @@ async def test_settle_waits_to_the_end_and_raises_the_very_cancellation_it_met()
     assert worker.task.result() == "done"
 
 
-async def test_settle_passes_on_that_the_task_itself_was_cancelled() -> None:
+async def test_a_task_that_was_cancelled_is_not_a_cancellation_of_the_waiter() -> None:
     worker = Worker()
     await worker.entered.wait()
     worker.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await settle(worker.task)
+    await ended(worker.task)
+    assert worker.task.cancelled()

@@ -188,19 +188,19 @@ def builtin_values() -> dict[str, Any]:
 
 def large_values() -> dict[str, Any]:
     """Values over every limit of the rules by which a state is cut."""
-    messages = [{"role": "user", "text": f"{n}: " + "word " * (n * 7 % 60)} for n in range(300)]
+    messages = [{"role": "user", "text": f"{n}: " + "word " * (n * 7 % 30)} for n in range(150)]
     return {
         "messages": messages,
-        "numbers": list(range(1000)),
-        "equal": ["again and again"] * 600,
-        "table": {f"key {n}": "x" * (n % 150) for n in range(200)},
-        "pairs": {n: f"value {n} " * 3 for n in range(100)},
-        "text": "a text is never cut. " * 200,
-        "bytes": bytes(range(256)) * 10,
-        "nested": {"rows": [[f"{row}.{column}" for column in range(20)] for row in range(40)]},
+        "numbers": list(range(400)),
+        "equal": ["again and again"] * 300,
+        "table": {f"key {n}": "x" * (n * 11 % 130) for n in range(70)},
+        "pairs": {n: f"value {n} " * 3 for n in range(50)},
+        "text": "a text is never cut. " * 60,
+        "bytes": bytes(range(256)) * 5,
+        "nested": {"rows": [[f"{row}.{column}" for column in range(12)] for row in range(25)]},
         "set": {f"item {n}" for n in range(120)},
-        "deque": collections.deque((f"entry {n} " * 4 for n in range(60)), maxlen=60),
-        "orders": [Order(n, [f"line {k}" for k in range(n % 9)]) for n in range(50)],
+        "deque": collections.deque((f"entry {n} " * 4 for n in range(40)), maxlen=40),
+        "orders": [Order(n, [f"line {k}" for k in range(n % 5)]) for n in range(30)],
     }
 
 
@@ -262,7 +262,7 @@ async def _values(storage: CheckpointStorage) -> None:
     await checkpoint.commit_snapshot(value_state(1, builtin_values()))
     await checkpoint.commit_snapshot(value_state(2, large), {"note": "large"})
     large["messages"] = [*large["messages"][40:], {"role": "user", "text": "one more"}]
-    large["numbers"].insert(500, -1)
+    large["numbers"].insert(200, -1)
     await checkpoint.commit_snapshot(value_state(3, large))
 
 

@@ -56,6 +56,13 @@ def expected(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
+def _lines(told: dict[str, Any]) -> str:
+    """JSON with a line for each field and each snapshot, so that a difference can be found."""
+    snapshots = ",\n".join(json.dumps(one) for one in told.pop("snapshots"))
+    fields = "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in told.items())
+    return f'{{\n{fields}"snapshots": [\n{snapshots}\n]\n}}\n'
+
+
 async def write(folder: Path) -> None:
     """Write journals, and beside each what is in it, to `folder/json` and `folder/msgpack`."""
     for form in FORMATS:
@@ -65,8 +72,8 @@ async def write(folder: Path) -> None:
             for run in RUNS:
                 await run(storage)
             for checkpoint_id in CHECKPOINTS:
-                told = json.dumps(expected(await storage.load(checkpoint_id)), indent=1, ensure_ascii=True)
-                (place / f"{checkpoint_id}.json").write_text(told + "\n", encoding="ascii")
+                told = expected(await storage.load(checkpoint_id))
+                (place / f"{checkpoint_id}.json").write_text(_lines(told), encoding="ascii")
         for lock in place.glob(".lock-*"):
             lock.unlink()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from branchpoint import Executor, Workflow, WorkflowBuilder, WorkflowContext, handler, response_handler, state
 from tests.scenario.carry import Inner, Letter, Node, Pair, Point, letter, told
-from tests.scenario.kit import Place, bytes_of, place_of, turns
+from tests.scenario.kit import Around, Place, bytes_of, place_of, turns
 
 # Values with much in them that can be changed.
 
@@ -169,6 +169,7 @@ class Branch(Executor):
         ledger = self.ledger
         ledger.got("message", value)
         await asyncio.sleep(0)
+        ledger.got("message", value)  # the other one may have destroyed its own
         ledger.vandalize(value)
         await asyncio.sleep(0)
         ledger.got("shared", ctx.get_state("shared"))
@@ -234,8 +235,12 @@ def check_snapshots(cp: Any, ledger: Ledger, kept: dict[str, bytes]) -> None:
 
 
 async def wreck(place: Place, ledger: Ledger, given_value: Any, answer: Any, *, stream: bool) -> None:
-    workflow = vandals(ledger)
-    cp, kept = place.create(workflow), dict[str, bytes]()
+    workflow, kept = vandals(ledger), dict[str, bytes]()
+    inner = place.open()
+    assert inner is not None
+    # The caller also changes what it gave while storage is busy with it.
+    storage = Around(inner, before=lambda number: ledger.vandalize([given_value, answer]))
+    cp = workflow.create_checkpoint("run-1", storage)
     ledger.give("input", given_value)
 
     async def run(*args: Any, **kwargs: Any) -> Any:
@@ -261,8 +266,7 @@ async def wreck(place: Place, ledger: Ledger, given_value: Any, answer: Any, *, 
         ledger.got("request", asked.data)
     ledger.vandalize([asked.data, [event.data for event in result]])
     check_snapshots(cp, ledger, kept)
-    cp = await place.reload()
-    check_snapshots(cp, ledger, kept)
+    check_snapshots(await place.reload(), ledger, kept)
     answers = {cp.pending_requests[0].request_id: answer}
     ledger.give("answer", answer)
     done = await run(responses=answers)

@@ -115,10 +115,10 @@ def main() -> None:
     """Print all of it."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     formats: tuple[Format, ...] = ("json", "msgpack")
-    for format in formats:
-        changes(format)
-        growth(format)
-        looking(format)
+    for notation in formats:
+        changes(notation)
+        growth(notation)
+        looking(notation)
 
 
 if __name__ == "__main__":

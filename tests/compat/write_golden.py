@@ -93,7 +93,10 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as made:
         asyncio.run(write(Path(made)))
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(made, target)
+        for file in sorted(Path(made).rglob("*.*")):  # by content alone: a storage's files are private
+            copy = target / file.relative_to(made)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes())
     print(f"wrote {sum(1 for _ in target.rglob('*.*'))} files to {target}")
 
 

@@ -92,7 +92,8 @@ class PendingRequest:
         self.request_id = request_id
         self.snapshot_id = snapshot_id
         self.source_executor_id: str | None = _plain(fields, "source_executor_id")
-        self.path: tuple[str, ...] = tuple(_plain(fields, "path") or ())
+        path = fields.get("path")
+        self.path: tuple[str, ...] = () if path is None else tuple(item.plain() for item in path.items())
         self.input_id: str | None = _plain(fields, "input_id")
         self.request_type: str | None = _plain(fields, "request_type")
         self.response_type: str | None = _plain(fields, "response_type")
@@ -211,9 +212,11 @@ def _turn_of(accepted: _Stored, input_id: str) -> int | None:
     if _plain(fields, "input_id") == input_id:
         latest: int | None = _plain(fields, "turn")
         return latest
-    for earlier in _plain(fields, "earlier") or ():
-        if earlier.get("input_id") == input_id:
-            turn: int | None = earlier.get("turn")
+    earlier = fields.get("earlier")
+    for record in () if earlier is None else earlier.items():
+        found = record.entries()
+        if _plain(found, "input_id") == input_id:
+            turn: int | None = _plain(found, "turn")
             return turn
     return None
 

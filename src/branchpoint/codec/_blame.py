@@ -61,6 +61,7 @@ def describe_depth(root: Any, path: str) -> str:
     on_path: dict[int, str] = {id(root): path}
     done: set[int] = set()
     stack = [(root, path, children(root))]
+    deep = ""
     while stack:
         value, where, parts = stack[-1]
         for key, part in parts:
@@ -77,12 +78,14 @@ def describe_depth(root: Any, path: str) -> str:
             # An unregistered object may refer to itself: copy.deepcopy keeps that.
             walked = type(part) in _CONTAINERS or entry_for_type(type(part)) is not None
             stack.append((part, inner, children(part) if walked else iter(())))
+            if len(stack) > MAX_DEPTH and not deep:
+                deep = stack[min(8, MAX_DEPTH)][1]
             break
         else:
             stack.pop()
             done.add(id(value))
             on_path.pop(id(value), None)
     return (
-        f"{path or 'the value'}: a value of type {type_name(type(root))} nests deeper than {MAX_DEPTH} "
+        f"{deep or path or 'the value'}: a value of type {type_name(type(root))} nests deeper than {MAX_DEPTH} "
         "levels. Keep deep structures as a flat list of nodes that refer to each other by id."
     )

@@ -44,6 +44,11 @@ async def write(folder: Path, count: int) -> None:
         )
 
 
+def size_of(folder: Path) -> int:
+    """How many bytes the journal has."""
+    return sum(path.stat().st_size for path in folder.glob("*.journal"))
+
+
 async def measure(folder: Path, lazy_over: int | None) -> None:
     """Load the journal once for its memory, once for its time, and fetch an old snapshot."""
     storage = FileCheckpointStorage(folder, lazy_over=lazy_over)
@@ -71,8 +76,7 @@ async def run(count: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         await write(folder, count)
-        size = sum(path.stat().st_size for path in folder.glob("*.journal"))
-        print(f"a journal of {size / 1e6:.1f} MB with {count} snapshots")
+        print(f"a journal of {size_of(folder) / 1e6:.1f} MB with {count} snapshots")
         for lazy_over in (None, 1_000_000, 0):
             await measure(folder, lazy_over)
 

@@ -25,9 +25,10 @@ from branchpoint.engine._admission import Answer, Begin, Report, Resume, admit, 
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._channel import Channel
 from branchpoint.engine._opening import open_state
+from branchpoint.engine._port import Origin
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._routing import route
-from branchpoint.engine._share import Origin, Share
+from branchpoint.engine._share import Share
 from branchpoint.engine._state import IDLE, PAUSED, RunState
 from branchpoint.engine._superstep import Superstep
 from branchpoint.engine._transitions import (

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from branchpoint.codec import copy_value, fingerprint, json_schema, type_expression
+from branchpoint.codec import copy_value, fingerprint
 from branchpoint.engine._cell import Cell, Medium
-from branchpoint.engine._keys import derive
-from branchpoint.engine._views import view
 from branchpoint.errors import (
-    BranchpointError,
     ExecutorStateError,
-    OutputTypeError,
-    UndeliverableMessageError,
 )
-from branchpoint.events import WorkflowEvent
 from branchpoint.graph import (
     ABSENT,
-    Executor,
-    FunctionExecutor,
     Graph,
-    HandlerSpec,
-    ResponseSpec,
     StateKey,
     Write,
     append,
-    find_response_handler,
     fold,
-    is_name,
     last_write,
-    matches,
     merge,
 )
 
-__all__ = ["Asked", "HandlerPort", "Origin", "Sent", "Share", "Way", "Yielded", "folded"]
+__all__ = ["Asked", "Sent", "Share", "Way", "Yielded", "folded"]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -75,24 +62,6 @@ class Way(msgspec.Struct, frozen=True):
     joins: tuple[str, ...] = ()
     ended: str = ""
     undeliverable: bool = False
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a superstep starts from; keys derive from it.
-
-    Attributes:
-        run_key: The checkpoint's id; a random id for a run without a checkpoint.
-        parent_key: The snapshot the superstep starts from; without a checkpoint, its number.
-        input_id: The last accepted input.
-        metadata: The metadata of that input.
-        streaming: Whether the caller reads a stream.
-    """
-
-    run_key: str
-    parent_key: str
-    input_id: str | None
-    metadata: Mapping[str, Any]
-    streaming: bool
 
 
 class _Lent(msgspec.Struct):
@@ -218,174 +187,3 @@ def _private(write: Write) -> Write:
     if write.value is ABSENT:
         return write
     return Write(write.executor_id, copy_value(write.value), write.replaces)
-
-
-class HandlerPort:
-    """What a handler's context is connected to while the handler runs."""
-
-    def __init__(
-        self,
-        share: Share,
-        executor: Executor,
-        spec: HandlerSpec | ResponseSpec,
-        origin: Origin,
-        ordinal: int,
-        *,
-        sources: tuple[str, ...],
-        request_id: str | None,
-        emit: Callable[[WorkflowEvent[Any]], Awaitable[None] | None],
-        options: Mapping[str, Any],
-    ) -> None:
-        self._share = share
-        self._executor = executor
-        self._spec = spec
-        self._origin = origin
-        self._ordinal = ordinal
-        self._emit = emit
-        self._made = 0
-        self.sources = sources
-        self.options = options
-        self.request_id = request_id
-        self.closed = False
-
-    # What the handler may ask.
-
-    @property
-    def executor_id(self) -> str:
-        return self._share.executor_id
-
-    @property
-    def source_executor_ids(self) -> list[str]:
-        return list(self.sources)
-
-    @property
-    def idempotency_key(self) -> str:
-        return self._key("delivery")
-
-    @property
-    def run_metadata(self) -> dict[str, Any]:
-        copied: dict[str, Any] = copy_value(dict(self._origin.metadata))
-        return copied
-
-    @property
-    def executor_state(self) -> dict[str, Any]:
-        self._open("executor_state")
-        if not isinstance(self._executor, FunctionExecutor):
-            raise ExecutorStateError(
-                f"ctx.executor_state is for functions; executor {self.executor_id!r} is a "
-                f"{type(self._executor).__name__}: declare its state as fields, `name: T = state(...)`."
-            )
-        return self._executor.state
-
-    @property
-    def is_streaming(self) -> bool:
-        return self._origin.streaming
-
-    # What the handler may do.
-
-    def send(self, value: Any, target_id: str | None) -> None:
-        self._open("send_message")
-        kept = copy_value(value, path=f"messages.pending.deliveries[from {self.executor_id}].value")
-        self._check(kept, self._spec.output_types, "sent", "WorkflowContext[that type]")
-        self._share.sent.append(Sent(kept, target_id))
-
-    def yield_output(self, value: Any) -> None:
-        self._open("yield_output")
-        kept = copy_value(value, path=f"messages.output[of {self.executor_id}].value")
-        self._check(kept, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
-        self._share.yielded.append(Yielded(self._key("output"), kept))
-
-    def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
-        self._open("request_info")
-        if request_id is not None and not is_name(request_id):
-            raise ExecutorStateError(
-                f"Executor {self.executor_id!r} asked under the request id {request_id!r}; an id is a text that is "
-                "not empty. Leave it out to have one made."
-            )
-        request_id = request_id or self._key("request")
-        data = copy_value(data, path=f"messages.pending.requests.{request_id}.data")
-        if find_response_handler(self._executor, data, response_type) is None:
-            raise UndeliverableMessageError(
-                f"Executor {self.executor_id!r} asks with a {type(data).__name__} for a "
-                f"{type_expression(response_type)}, but has no @response_handler(request, response) for that pair, "
-                "so an answer could reach nobody: add one."
-            )
-        record = {
-            "data": data,
-            "source_executor_id": self.executor_id,
-            "path": [],
-            "input_id": self._origin.input_id,
-            "request_type": type_expression(type(data)),
-            "response_type": type_expression(response_type),
-            "response_schema": _schema(response_type),
-        }
-        self._share.asked.append(Asked(request_id, record))
-        return request_id
-
-    def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
-        self._open("add_event")
-        data = copy_value(event.data, path=f"event of {self.executor_id}")
-        return self._emit(event if data is event.data else msgspec.structs.replace(event, data=data))
-
-    def get_state(self, key: str, default: Any = None, copy: bool = True) -> Any:
-        self._open("get_state", key)
-        if copy:
-            return self._share.lend(key, default)
-        value = self._share.current(key)
-        return default if value is ABSENT else view(value)
-
-    def set_state(self, key: str, value: Any) -> None:
-        self._open("set_state", key)
-        self._share.write(key, value)
-
-    def delete_state(self, key: str) -> None:
-        self._open("delete_state", key)
-        self._share.write(key, ABSENT)
-
-    def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
-        self._open("update_state", key)
-        value = self._share.current(key)
-        updated = fn(None if value is ABSENT else copy_value(value))
-        self._share.write(key, updated, replaces=True)
-        return updated
-
-    def close(self) -> None:
-        """Cut the handler off: what it does from now on goes nowhere and says so."""
-        self.closed = True
-
-    def _open(self, what: str, key: str = "-") -> None:
-        if not is_name(key):
-            raise ExecutorStateError(
-                f"ctx.{what}() of executor {self.executor_id!r} got the key {key!r}; a key of the shared state is a "
-                "text that is not empty."
-            )
-        if self.closed or self._share.closed:
-            raise ExecutorStateError(
-                f"ctx.{what}() was called for executor {self.executor_id!r} after its handler had ended; "
-                "nothing of it is kept. Do the work inside the handler and await it there."
-            )
-
-    def _key(self, what: str) -> str:
-        origin = self._origin
-        base = (origin.run_key, origin.parent_key, self.executor_id, "", self._ordinal)
-        if what == "delivery":
-            return derive(*base)
-        self._made += 1
-        return derive(*base, what, self._made)
-
-    def _check(self, value: Any, declared: tuple[Any, ...] | None, did: str, how: str) -> None:
-        if declared is None or any(matches(value, tp) for tp in declared):
-            return
-        names = ", ".join(type_expression(tp) for tp in declared) or "nothing"
-        raise OutputTypeError(
-            f"Executor {self.executor_id!r} {did} a {type(value).__name__} in {self._spec.name!r}, whose context "
-            f"declares {names}. Annotate the handler's context as {how}, or convert the value."
-        )
-
-
-def _schema(response_type: Any) -> Any:
-    """Return the JSON schema of an answer, or None where none can be made."""
-    try:
-        return json_schema(response_type)
-    except (BranchpointError, TypeError):
-        return None

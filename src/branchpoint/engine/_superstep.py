@@ -11,9 +11,10 @@ import msgspec
 
 from branchpoint.codec import copy_value
 from branchpoint.engine._channel import Channel
+from branchpoint.engine._port import HandlerPort, Origin
 from branchpoint.engine._request import RunRequest
 from branchpoint.engine._routing import find_ways
-from branchpoint.engine._share import HandlerPort, Origin, Share
+from branchpoint.engine._share import Share
 from branchpoint.engine._state import Delivery, RunState
 from branchpoint.engine._stopping import forget, stop
 from branchpoint.engine._threads import call_in_thread

@@ -197,11 +197,11 @@ async def finally_streamed(workflow: Workflow, checkpoint: Checkpoint, **call: A
 
 
 async def from_a_thread(workflow: Workflow, checkpoint: Checkpoint, **call: Any) -> None:
-    await asyncio.to_thread(lambda: asyncio.run(plainly(workflow, checkpoint, **call)))
+    await asyncio.to_thread(lambda: asyncio.run(asyncio.wait_for(plainly(workflow, checkpoint, **call), 30)))
 
 
 async def streamed_from_a_thread(workflow: Workflow, checkpoint: Checkpoint, **call: Any) -> None:
-    await asyncio.to_thread(lambda: asyncio.run(streamed(workflow, checkpoint, **call)))
+    await asyncio.to_thread(lambda: asyncio.run(asyncio.wait_for(streamed(workflow, checkpoint, **call), 30)))
 
 
 WAYS = [plainly, streamed, finally_streamed, from_a_thread, streamed_from_a_thread]
@@ -215,7 +215,7 @@ async def refused_every_way(workflow: Workflow, checkpoint: Checkpoint, ticks: T
     for way in WAYS:
         for call in calls:
             with pytest.raises(CheckpointInUseError, match="in use by a run of workflow"):
-                await way(workflow, checkpoint, **call)
+                await asyncio.wait_for(way(workflow, checkpoint, **call), 30)
     with pytest.raises(CheckpointInUseError):
         await checkpoint.commit_snapshot()
     assert (ticks.all(), bytes_of(checkpoint), checkpoint.head_snapshot_id) == before
@@ -285,7 +285,8 @@ async def test_c15_of_many_runs_that_start_at_once_exactly_one_runs(place: Place
     await gate.entered.wait()
     done, waiting = await asyncio.wait(runs, timeout=0)
     while len(waiting) > 1:
-        more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        more, waiting = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert more
         done |= more
     assert {type(run.exception()) for run in done} == {CheckpointInUseError}
     assert len(done) == 14

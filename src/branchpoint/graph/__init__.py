@@ -1,7 +1,7 @@
 """The graph room: what could happen, as the developer wrote it down."""
 
-from branchpoint.graph._choice import find_handler, find_response_handler
 from branchpoint.graph._cancelled import RequestCancelled
+from branchpoint.graph._choice import find_handler, find_response_handler
 from branchpoint.graph._context import Port, SyncWorkflowContext, WorkflowContext
 from branchpoint.graph._describe import describe
 from branchpoint.graph._difference import explain_difference

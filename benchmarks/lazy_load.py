@@ -36,7 +36,13 @@ async def write(folder: Path, count: int) -> None:
         shared = {"history": history[-200:], "page": "".join(chance.choices("xyz", k=3000))}
         await checkpoint.commit_snapshot(
             {
-                "workflow_state": {"iteration_count": n, "status": "idle", "shared": shared},
+                "workflow_state": {
+                    "iteration_count": n,
+                    "status": "idle",
+                    "turn": 0,
+                    "shared": shared,
+                    "cursor": {"input_iteration": 0},
+                },
                 "executor_states": {},
                 "edge_states": {},
                 "messages": {"input": {}, "pending": {"deliveries": [], "requests": {}}, "output": []},

@@ -8,6 +8,7 @@ from typing import Any
 
 from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot, CheckpointStorage
 from branchpoint.storage import FileCheckpointStorage, MemoryCheckpointStorage
+from tests.states import make_state, request
 
 Opener = Callable[[], CheckpointStorage]
 """Opens the place a test was given: another storage object each time, on the same stored data."""
@@ -69,18 +70,12 @@ LAZY: dict[str, Callable[[Path], Lazily]] = {
 
 def state(superstep: int = 0, /, *, requests: tuple[str, ...] = (), **shared: Any) -> dict[str, Any]:
     """A complete state after that many supersteps."""
-    status = "idle_with_pending_requests" if requests else "idle"
-    counters = {"iteration_count": superstep, "status": status, "turn": 1, "cursor": {}}
-    return {
-        "workflow_state": {**counters, "shared": shared},
-        "executor_states": {},
-        "edge_states": {},
-        "messages": {
-            "input": {"input_id": "in-1", "turn": 1, "kind": "message", "value": "hello", "earlier": []},
-            "pending": {"deliveries": [], "requests": {found: {"data": "?"} for found in requests}},
-            "output": [],
-        },
-    }
+    return make_state(
+        superstep,
+        requests={found: request() for found in requests},
+        status="idle_with_pending_requests" if requests else "idle",
+        shared=shared,
+    )
 
 
 def shared(snapshot: CheckpointSnapshot | None) -> dict[str, Any]:

@@ -194,6 +194,15 @@ def _records(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
+@st.composite
+def _moved(draw: st.DrawFn, mapping: st.SearchStrategy[Any]) -> collections.OrderedDict[Any, Any]:
+    """An OrderedDict, some of whose keys were moved: then its order is not that of the dict below it."""
+    value = collections.OrderedDict(draw(mapping))
+    for key in draw(st.lists(st.sampled_from(list(value)), max_size=3)) if value else ():
+        value.move_to_end(key, last=draw(st.booleans()))
+    return value
+
+
 def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     mapping = st.dictionaries(KEYS, inner, max_size=5)
     return st.one_of(
@@ -204,7 +213,7 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.sets(KEYS, max_size=6),
         st.frozensets(KEYS, max_size=6),
         st.builds(collections.deque, st.lists(inner, max_size=4), st.sampled_from([None, 4, 10])),
-        mapping.map(collections.OrderedDict),
+        _moved(mapping),
         st.dictionaries(KEYS, st.integers(-2, 9), max_size=5).map(collections.Counter),
         st.builds(collections.defaultdict, st.sampled_from([None, int, list, dict, set]), mapping),
         _records(inner),

@@ -7,6 +7,7 @@ conflict-checked commit.
 
 from branchpoint.checkpoint import (
     Checkpoint,
+    CheckpointInfo,
     CheckpointSnapshot,
     CheckpointStorage,
     OutputRecord,
@@ -65,6 +66,7 @@ from branchpoint.graph import (
     Factory,
     FunctionExecutor,
     RequestCancelled,
+    SyncWorkflowContext,
     WorkflowContext,
     append,
     executor,
@@ -81,6 +83,7 @@ from branchpoint.storage import (
     MemoryCheckpointStorage,
 )
 from branchpoint.workflow import (
+    PendingRun,
     Workflow,
     WorkflowBuilder,
     WorkflowRunResult,
@@ -97,6 +100,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointConflictError",
     "CheckpointInUseError",
+    "CheckpointInfo",
     "CheckpointLeasedError",
     "CheckpointNotFoundError",
     "CheckpointSnapshot",
@@ -126,11 +130,13 @@ __all__ = [
     "OutputTypeError",
     "PendingRequest",
     "PendingRequestsError",
+    "PendingRun",
     "RequestCancelled",
     "SnapshotNotFoundError",
     "SnapshotNotLoadedError",
     "StateConflictError",
     "StorageError",
+    "SyncWorkflowContext",
     "TypeCompatibilityError",
     "UndeliverableMessageError",
     "UnfinishedWorkError",

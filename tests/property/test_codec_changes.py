@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,12 +27,19 @@ def message(number: int, size: int = 300) -> dict[str, Any]:
     return {"role": "user" if number % 2 else "assistant", "text": f"{number} " + "abcde " * (size // 6)}
 
 
+def moved(*keys: str, to_end: str) -> collections.OrderedDict[str, int]:
+    value = collections.OrderedDict(zip(keys, range(len(keys)), strict=True))
+    value.move_to_end(to_end)
+    return value
+
+
 # Equal to Python, different to a reader; each must be told from its neighbours.
 LOOKALIKES: list[Any] = [
     1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), "1", b"1", bytearray(b"1"), None, (1,), [1], (1.0,), [True],
     {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1.0, "b": 2}, {1: 2}, {1.0: 2}, {True: 2}, {"1": 2}, {1}, frozenset([1]),
     strategies.Level.LOW, strategies.Mode.FAST, strategies.Name.LEFT, "left", strategies.Pair(1, 2), (1, 2),
     strategies.Point(x=1), strategies.Point(x=1.0), strategies.Item("1", 1), strategies.Item("1", True),
+    moved("a", "b", "c", to_end="c"), moved("a", "b", "c", to_end="a"), moved("a", "b", "c", to_end="b"),
 ]  # fmt: skip
 
 
@@ -102,16 +110,17 @@ class Edits(RuleBasedStateMachine):
         self.count = 0
         self.items: list[Any] = []
         self.named: dict[Any, Any] = {}
+        self.ordered: collections.OrderedDict[Any, Any] = collections.OrderedDict()
         self.value: Any = None
 
     @initialize(size=st.sampled_from([0, 5, 40, 200, 700]), wrap=st.sampled_from(["list", "dict", "record"]))
     def start(self, size: int, wrap: str) -> None:
         self.items = [self._fresh() for _ in range(size)]
         self.named = {f"k{number}": number for number in range(size)}
-        both: dict[str, Any] = {"history": self.items, "named": self.named, "n": 0}
-        self.value = {"list": [self.items, self.named], "dict": both, "record": strategies.Order(1, [both])}[
-            wrap
-        ]
+        self.ordered = collections.OrderedDict(self.named)
+        both: dict[str, Any] = {"history": self.items, "named": self.named, "ordered": self.ordered, "n": 0}
+        all_three = [self.items, self.named, self.ordered]
+        self.value = {"list": all_three, "dict": both, "record": strategies.Order(1, [both])}[wrap]
 
     def _fresh(self) -> Any:
         self.count += 1
@@ -176,6 +185,11 @@ class Edits(RuleBasedStateMachine):
             first = next(iter(self.named))
             self.named[first] = self.named.pop(first)
 
+    @rule(data=st.data(), last=st.booleans())
+    def move_a_key_to_the_end(self, data: st.DataObject, last: bool) -> None:
+        if self.ordered:
+            self.ordered.move_to_end(data.draw(st.sampled_from(list(self.ordered))), last=last)
+
     @rule()
     def forget(self) -> None:
         self.memos = {"json": None, "msgpack": None}
@@ -187,6 +201,8 @@ class Edits(RuleBasedStateMachine):
             fresh, _ = encode(self.value, format=format)
             assert encoded.data == fresh.data
             assert new_parts(encoded, ()) == new_parts(fresh, ())
+            found = decode(encoded.data, new_parts(encoded, ()), format=format)
+            assert strategies.same(found, self.value)
 
 
 Edits.TestCase.settings = settings(max_examples=25, stateful_step_count=12)

@@ -61,7 +61,7 @@ OUTPUT: Steps = ("messages", "output", -1)
 FIELDS: dict[Steps, list[Any]] = {
     ("workflow_state",): [{"a": 7}, {}],
     ("workflow_state", "iteration_count"): COUNT,
-    ("workflow_state", "status"): ANY,  # it follows what is pending
+    ("workflow_state", "status"): [*TEXT, "x", "failed"],
     ("workflow_state", "turn"): COUNT,
     ("workflow_state", "shared"): DICT,
     ("workflow_state", "cursor"): RECORD,
@@ -107,8 +107,17 @@ ONLY_ANSWERED: dict[Steps, list[Any]] = {
     (*DELIVERY, "request_id"): TEXT,
     (*DELIVERY, "request"): ANY,
 }
+RECORD_OF_INPUT: Steps = ("messages", "input", "earlier", 0)
+# What a run looks at only when it is asked about an earlier input.
+EARLIER: dict[Steps, list[Any]] = {
+    RECORD_OF_INPUT: RECORD,
+    (*RECORD_OF_INPUT, "input_id"): TEXT,
+    (*RECORD_OF_INPUT, "turn"): COUNT,
+    (*RECORD_OF_INPUT, "digest"): TEXT,
+    (*RECORD_OF_INPUT, "superstep"): COUNT,
+}
 # A state without these is one that says less, and is whole all the same.
-MAY_GO: set[Steps] = {("executor_states", "take"), ("edge_states", JOIN), REQUEST, OUTPUT}
+MAY_GO: set[Steps] = {("executor_states", "take"), ("edge_states", JOIN), REQUEST, OUTPUT, RECORD_OF_INPUT}
 MAY_GO |= {("edge_states", JOIN, "received", "take")}
 # These are buckets; a commit already refuses a state without them.
 MAY_GO |= {("messages", name) for name in ("input", "pending", "output")}

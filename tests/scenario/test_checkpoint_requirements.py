@@ -19,7 +19,8 @@ from branchpoint.errors import (
     InvalidCallError,
     SnapshotNotFoundError,
 )
-from tests.unit.checkpoint.doubles import Faults, TinyStorage, make_state, new_checkpoint
+from tests.states import make_state
+from tests.unit.checkpoint.doubles import Faults, TinyStorage, new_checkpoint
 
 
 @pytest.fixture(params=["none", "json", "msgpack"])
@@ -142,7 +143,9 @@ async def test_r17_two_commits_at_once_never_make_two_children_of_one_head(
     cp = new_checkpoint(storage)
     for n in range(100):
         done = await asyncio.gather(
-            cp.commit_snapshot(make_state(n)), cp.commit_snapshot(make_state(-n)), return_exceptions=True
+            cp.commit_snapshot(make_state(n)),
+            cp.commit_snapshot(make_state(1000 + n)),
+            return_exceptions=True,
         )
         for found in done:
             assert isinstance(found, CheckpointSnapshot | CheckpointInUseError)

@@ -241,6 +241,8 @@ async def test_c15_a_second_run_is_refused_at_once_and_every_ending_frees_the_ch
     first = asyncio.ensure_future(way(workflow, checkpoint, message="x"))
     await gate.entered.wait()
     await refused_every_way(workflow, checkpoint, ticks)
+    rebuilt = chain(Held("a", ticks, gate), Step("b", ticks, final=True))
+    await refused_every_way(rebuilt, checkpoint, ticks)  # the guard is the checkpoint's
     assert ticks.all() == {"a": 1}
     if ending == "cancellation":
         first.cancel()

@@ -469,7 +469,7 @@ async def test_r15_a_handler_that_ends_its_own_task_fails_the_superstep_at_once(
     workflow = fan(Step("src", ticks), [Waits("b", ticks), Awaits("c", ticks)], Join("j", ticks))
     checkpoint = place.create(workflow)
     run: Any = workflow.run("x", checkpoint=checkpoint, stream=stream)
-    with pytest.raises(HandlerError, match="'c' .*raised CancelledError"):
+    with pytest.raises(HandlerError, match=r"'c' .*raised CancelledError"):
         await asyncio.wait_for(run.get_final_response() if stream else run, 30)
     assert ticks["cleaned up"] == 1
     assert boundaries(await place.reload()) == ["input_accepted", "superstep_completed"]

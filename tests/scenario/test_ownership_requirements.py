@@ -382,7 +382,7 @@ async def cancelled(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.
 
 
 async def cancelled_at_once(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Event) -> None:
-    task = asyncio.ensure_future(as_coroutine(workflow.run("wait", checkpoint=cp)))
+    task = asyncio.create_task(workflow.run("wait", checkpoint=cp))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -445,7 +445,9 @@ async def raising_reader(workflow: Workflow, cp: Checkpoint | None, entered: asy
 
 
 async def never_started(workflow: Workflow, cp: Checkpoint | None, entered: asyncio.Event) -> None:
-    workflow.run("wait", checkpoint=cp)
+    dropped = [workflow.run("wait", checkpoint=cp)]
+    with pytest.warns(RuntimeWarning, match="was never awaited, so nothing ran"):
+        dropped.clear()
     stream = workflow.run("wait", checkpoint=cp, stream=True)
     await stream.cancel()
     assert not entered.is_set()

@@ -407,11 +407,41 @@ async def test_c26_a_finished_run_is_not_restarted_by_any_call_without_a_message
             checkpoint, lambda bound=bound: workflow.run(checkpoint=checkpoint, max_supersteps=bound)
         )
         assert result.get_outputs() == ["x>a>b"]
-        assert [event.type for event in result if event.durable] == []
+        assert [(event.type, event.data, event.durable) for event in result] == [("output", "x>a>b", False)]
     await refused(
         checkpoint, UnknownRequestError, lambda: workflow.run(responses={"r": 1}, checkpoint=checkpoint)
     )
     assert ticks.all() == {"a": 1, "b": 1}
+
+
+@every_place
+@pytest.mark.parametrize("paused", [False, True])
+async def test_c26_going_back_to_an_end_and_running_nothing_stores_nothing(
+    place: Place, ticks: Ticks, tmp_path: Path, paused: bool
+) -> None:
+    workflow = chain(Ask("a", ticks, final=True)) if paused else finished_chain(ticks)
+    checkpoint = place.create(workflow)
+    await workflow.run("x", checkpoint=checkpoint)
+    end = checkpoint.snapshots[-1]
+    assert end.boundary == ("paused" if paused else "completed")
+    if paused:
+        await workflow.run(responses={only_request(checkpoint): "y"}, checkpoint=checkpoint)
+    else:
+        await workflow.run("y", checkpoint=checkpoint)
+    checkpoint.restart_from(end.snapshot_id)
+    acted, stored = ticks.all(), file_bytes(tmp_path)
+    for stream in (False, True):
+        for bound in (None, 0):
+
+            def call(stream: bool = stream, bound: int | None = bound) -> Any:
+                run: Any = workflow.run(checkpoint=checkpoint, stream=stream, max_supersteps=bound)
+                return run.get_final_response() if stream else run
+
+            result = await unchanged(checkpoint, call)
+            assert result.get_outputs() == ([] if paused else ["x>a>b"])
+            assert len(result.get_request_info_events()) == int(paused)
+    assert (ticks.all(), file_bytes(tmp_path)) == (acted, stored)
+    assert checkpoint.head_snapshot_id == end.snapshot_id != checkpoint.stored_head_snapshot_id
 
 
 # C27: the step that failed.
@@ -1034,6 +1064,18 @@ async def test_c34_calls_that_are_bounded_each_do_not_get_round_the_ceiling_eith
         assert ticks["counter"] == done
     await refused(checkpoint, ConvergenceError, lambda: workflow.run(checkpoint=checkpoint, max_supersteps=1))
     assert ticks["counter"] == 4
+
+
+@every_place
+async def test_c34_answers_are_an_input_and_have_the_bound_anew(place: Place, ticks: Ticks) -> None:
+    workflow = chain(Ask("p", ticks), Ask("q", ticks), Step("z", ticks, final=True), max_iterations=2)
+    checkpoint = place.create(workflow)
+    await workflow.run("x", checkpoint=checkpoint)
+    for _ in range(2):
+        checkpoint = await place.reload()
+        result = await workflow.run(responses={only_request(checkpoint): "y"}, checkpoint=checkpoint)
+    assert result.get_outputs() == ["x>p=y>q=y>z"]
+    assert supersteps(checkpoint) == [0, 1, 1, 2, 3, 3, 4, 5]
 
 
 async def test_c34_a_one_shot_run_has_the_ceiling_too(ticks: Ticks) -> None:

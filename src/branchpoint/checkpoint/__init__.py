@@ -42,10 +42,12 @@ from branchpoint.checkpoint._manifest import (
     refuse_v1,
 )
 from branchpoint.checkpoint._plain import check_id, check_lazy_over, copy_metadata
-from branchpoint.checkpoint._reading import OutputRecord, PendingRequest
+from branchpoint.checkpoint._records import EarlierInput, OutputRecord, PendingRequest
 from branchpoint.checkpoint._restoring import parts_below
+from branchpoint.checkpoint._shape import BUCKETS, MESSAGES, OpenedInput, OpenedState, read_state
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, check_part
-from branchpoint.checkpoint._state import BUCKETS, MESSAGES, Summary, status_of, summarize
+from branchpoint.checkpoint._state import Summary, status_of
+from branchpoint.checkpoint._stored import Source, Stored, stored_state
 from branchpoint.checkpoint._telling import boundary_view
 
 __all__ = [
@@ -60,16 +62,21 @@ __all__ = [
     "CheckpointInfo",
     "CheckpointSnapshot",
     "CheckpointStorage",
+    "EarlierInput",
     "Format",
     "Header",
     "Hold",
     "Manifest",
+    "OpenedInput",
     "OpenedRequest",
+    "OpenedState",
     "Origin",
     "OutputRecord",
     "PendingRequest",
     "ProducedOutput",
+    "Source",
     "Status",
+    "Stored",
     "StoredHead",
     "Summary",
     "boundary_view",
@@ -89,9 +96,10 @@ __all__ = [
     "is_v1_checkpoint",
     "parts_below",
     "path_to_root",
+    "read_state",
     "refuse_stale",
     "refuse_v1",
     "request_event",
     "status_of",
-    "summarize",
+    "stored_state",
 ]

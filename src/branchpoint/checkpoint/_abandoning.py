@@ -1,12 +1,16 @@
-"""Where giving up goes back to."""
+"""Giving up unfinished work: where it goes back to, and the state that is left."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
+from branchpoint.checkpoint._stored import Stored, stored_state
+from branchpoint.codec import Encoded
 from branchpoint.errors import InvalidCallError
 
-__all__ = ["last_completed", "unfinished_head"]
+__all__ = ["abandoned_state", "last_completed", "unfinished_head"]
 
 
 def unfinished_head(history: History) -> CheckpointSnapshot:
@@ -50,3 +54,35 @@ def last_completed(history: History, head: CheckpointSnapshot) -> CheckpointSnap
         f"back to: a prune removed {child.parent_snapshot_id!r}, and with it the way to the last completed "
         "boundary. Use `restart_from` a snapshot you choose"
     )
+
+
+def abandoned_state(head: CheckpointSnapshot, completed: CheckpointSnapshot | None) -> dict[str, Any]:
+    """Return the state that giving up leaves behind: the last completed boundary's, nothing pending.
+
+    The last accepted input and all counters stay those of the head: the input did enter this
+    lineage, so its id is not accepted a second time, and no turn or superstep is counted twice.
+    Nothing is decoded, so no type needs to be registered, and the head may have another shape than a
+    run would take.
+    """
+    given_up = stored_state(head).entries()
+    left: dict[str, Any] = {"executor_states": {}, "edge_states": {}}
+    shared: Any = {}
+    output: Any = []
+    if completed is not None:
+        kept = stored_state(completed).entries()
+        left = {name: kept[name].encoded for name in left}
+        shared = _encoded(kept["workflow_state"]).get("shared", {})
+        output = _encoded(kept["messages"])["output"]
+    return {
+        "workflow_state": {**_encoded(given_up["workflow_state"]), "status": "idle", "shared": shared},
+        **left,
+        "messages": {
+            "input": _encoded(given_up["messages"])["input"],
+            "pending": {"deliveries": [], "requests": {}},
+            "output": output,
+        },
+    }
+
+
+def _encoded(stored: Stored) -> dict[str, Encoded]:
+    return {key: found.encoded for key, found in stored.entries().items()}

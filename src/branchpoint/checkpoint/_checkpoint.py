@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from branchpoint import clock, codec
-from branchpoint.checkpoint import _reading, _state
-from branchpoint.checkpoint._abandoning import last_completed, unfinished_head
+from branchpoint.checkpoint import _reading
+from branchpoint.checkpoint._abandoning import abandoned_state, last_completed, unfinished_head
 from branchpoint.checkpoint._commit import commit_state, land
 from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
 from branchpoint.checkpoint._history import History
@@ -18,6 +18,7 @@ from branchpoint.checkpoint._plain import check_id, copy_labels, copy_metadata, 
 from branchpoint.checkpoint._pruning import Keep, prune
 from branchpoint.checkpoint._restoring import fetch, rebuild
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
+from branchpoint.checkpoint._state import Summary
 from branchpoint.checkpoint._view import CheckpointView
 from branchpoint.errors import CheckpointNotFoundError, GraphMismatchError, InvalidCallError
 from branchpoint.ids import new_id
@@ -245,16 +246,19 @@ class Checkpoint(CheckpointView):
         """Commit a snapshot as a child of the selected head, and advance both heads to it.
 
         With `state` this edits the past: boundary `edited`, and the status follows what is pending in
-        it. Without, it commits the selected head's state again (boundary `restarted`), which stores a
-        `restart_from` alone. The metadata of the selected head is carried on, with `metadata` over it.
+        it. Its whole shape is checked here; that it speaks of executors and edges that the graph has
+        is checked when it runs. Without `state`, it commits the selected head's state again (boundary
+        `restarted`), which stores a `restart_from` alone. The metadata of the selected head is carried
+        on, with `metadata` over it.
 
         When it raises, nothing changed: both heads and the history are as before, and the checkpoint
         can be used again. When it is cancelled it first waits until storage has answered, so memory and
         storage agree.
 
         Raises:
-            InvalidCallError: The state does not have exactly the four buckets, the metadata is not plain
-                JSON of at most 16 KiB, or there is no head to commit again.
+            InvalidCallError: Something in the state has another shape than a run could take (the message
+                has its path), the metadata is not plain JSON of at most 16 KiB, or there is no head to
+                commit again.
             CheckpointInUseError: A run or another commit is using the checkpoint.
             CheckpointConflictError: Another writer moved the stored head; nothing was persisted.
             EncodingError: The state holds a value that cannot be kept; the message has its path.
@@ -264,12 +268,7 @@ class Checkpoint(CheckpointView):
         with self.hold("commit_snapshot()") as hold:
             head = self.head_snapshot
             carried = head.manifest.metadata if head is not None else {}
-            summary = None
-            if state is not None:
-                _state.check_buckets(state)
-                state = _state.edited_state(state)
-                summary = _state.summarize(state)
-            return await hold.commit_snapshot(state, {**carried, **given}, summary=summary)
+            return await hold.commit_snapshot(state, {**carried, **given})
 
     async def _commit(
         self,
@@ -277,7 +276,7 @@ class Checkpoint(CheckpointView):
         *,
         state: Mapping[str, Any] | None,
         metadata: Mapping[str, Any] | None,
-        summary: _state.Summary | None,
+        summary: Summary | None,
         trace: str | None,
     ) -> CheckpointSnapshot:
         """Commit for a hold of this checkpoint; the public call and every run come through here."""
@@ -308,14 +307,8 @@ class Checkpoint(CheckpointView):
             for snapshot in (head, completed):
                 if snapshot is not None:
                     await self.load_snapshot(snapshot.snapshot_id)
-            state = _state.abandoned_state(
-                head.root,
-                None if completed is None else completed.root,
-                self.parts,
-                format=self.format,
-                where=f"checkpoint {self.checkpoint_id!r}",
-            )
-            summary = _state.Summary("abandoned", "idle", head.superstep, head.input_id)
+            state = abandoned_state(head, completed)
+            summary = Summary("abandoned", "idle", head.superstep, head.input_id)
             return await hold.commit_snapshot(state, {**head.manifest.metadata, **given}, summary=summary)
 
     async def prune(self, keep: Keep = ()) -> list[CheckpointSnapshot]:

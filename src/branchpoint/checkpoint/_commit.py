@@ -13,7 +13,7 @@ from branchpoint.checkpoint._manifest import FORMAT_VERSION, Manifest, Origin
 from branchpoint.checkpoint._plain import copy_metadata
 from branchpoint.checkpoint._reading import summary_again
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
-from branchpoint.checkpoint._state import Summary, check_buckets, summarize
+from branchpoint.checkpoint._state import Summary, check_buckets, checked_edit
 from branchpoint.errors import CheckpointConflictError, InvalidCallError
 from branchpoint.ids import new_id
 
@@ -34,7 +34,10 @@ async def commit_state(
     summary: Summary | None,
     trace: str | None,
 ) -> CheckpointSnapshot:
-    """Encode a state and land it as child of the selected head; None lands the head's state again."""
+    """Encode a state and land it as child of the selected head; None lands the head's state again.
+
+    A state without a summary is an edit, and nobody vouches for its shape: it is checked first.
+    """
     copied = copy_metadata(metadata)
     if state is None:
         head = history.head()
@@ -56,7 +59,8 @@ async def commit_state(
             trace=trace,
         )
     check_buckets(state)
-    summary = summary or summarize(state)
+    if summary is None:
+        state, summary = checked_edit(state, format=history.format)
     part, memo = codec.encode_state(state, format=history.format, memo=hold.memo)
     snapshot = await land(
         checkpoint,

@@ -228,10 +228,12 @@ class Hold:
             state: The four buckets, whose leaves may be encoded already; None commits the state of
                 the selected head again.
             metadata: Exactly the metadata of the new snapshot. Plain JSON.
-            summary: What the manifest says of this state. Needed when leaves are encoded.
+            summary: What the manifest says of this state; with it, only the names of the buckets are
+                checked. None makes it an edit: its whole shape is checked, boundary `edited`.
             trace: The `traceparent` to record.
 
         Raises:
+            InvalidCallError: The state has another shape than a run takes; nothing was persisted.
             CheckpointInUseError: The hold was released, or another commit of it is in flight.
             CheckpointConflictError: The stored head moved; nothing was persisted.
         """

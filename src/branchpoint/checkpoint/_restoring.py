@@ -12,8 +12,9 @@ from branchpoint.checkpoint._history import History, format_of
 from branchpoint.checkpoint._lineage import check_lineage
 from branchpoint.checkpoint._manifest import Format, Header, Manifest
 from branchpoint.checkpoint._naming import named, snapshot_name
+from branchpoint.checkpoint._shape import open_messages
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, check_part
-from branchpoint.checkpoint._state import check_stored_buckets
+from branchpoint.checkpoint._stored import Source, stored_root
 from branchpoint.errors import CheckpointNotFoundError, CorruptCheckpointError, DataError, StorageError
 
 __all__ = ["fetch", "needed_parts", "parts_below", "rebuild", "stored_parts"]
@@ -43,8 +44,7 @@ def rebuild(
     behind = set(unloaded) - {head_snapshot_id}
     here = [manifest for manifest in manifests if manifest.snapshot_id not in behind]
     for manifest in {manifest.root: manifest for manifest in here}.values():
-        where = snapshot_name(manifest.snapshot_id, checkpoint_id)
-        check_stored_buckets(manifest.root, parts, format=form, where=where)
+        _check_buckets(manifest.root, parts, form, snapshot_name(manifest.snapshot_id, checkpoint_id))
     check_lineage(
         [(manifest.snapshot_id, manifest.parent_snapshot_id) for manifest in manifests],
         head=head_snapshot_id,
@@ -119,6 +119,11 @@ def needed_parts(
     return {digest: data for digest, data in parts.items() if digest in needed}
 
 
+def _check_buckets(root: str, parts: Mapping[str, bytes], format: Format, where: str) -> None:
+    """Check the names of the buckets of a stored state, decoding no value inside them."""
+    open_messages(stored_root(root, Source(parts, format, where, advice="Restore it from a backup.")))
+
+
 async def fetch(history: History, snapshot: CheckpointSnapshot) -> None:
     """Bring the parts of a snapshot into memory that a lazy storage left behind.
 
@@ -128,9 +133,7 @@ async def fetch(history: History, snapshot: CheckpointSnapshot) -> None:
     """
     table = history.table
     found = await stored_parts(history, [snapshot])
-    check_stored_buckets(
-        snapshot.root, {**table.parts, **found}, format=history.format, where=snapshot.described
-    )
+    _check_buckets(snapshot.root, {**table.parts, **found}, history.format, snapshot.described)
     # Only now, so that a part in the table always has everything below it there as well.
     table.parts.update(found)
     table.unloaded.discard(snapshot.snapshot_id)

@@ -26,15 +26,13 @@ def boundary_view(snapshot: CheckpointSnapshot, before: CheckpointSnapshot | Non
         completed_superstep=manifest.superstep > (earlier.superstep if earlier is not None else 0),
         executors=manifest.executors,
         outputs=[
-            ProducedOutput(
-                record.executor_id or "", record.output_id or "", record.value, record.kind == "intermediate"
-            )
+            ProducedOutput(record.executor_id, record.output_id, record.value, record.kind == "intermediate")
             for record in new_outputs(snapshot, earlier)
         ],
         requests=[
             OpenedRequest(
                 request.request_id,
-                request.source_executor_id or "",
+                request.source_executor_id,
                 request.data,
                 request.request_type,
                 request.response_type,

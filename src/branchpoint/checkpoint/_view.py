@@ -13,6 +13,7 @@ from branchpoint.checkpoint._contract import CheckpointStorage
 from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._manifest import Format, Header, Status
 from branchpoint.checkpoint._plain import copy_plain
+from branchpoint.checkpoint._records import OutputRecord, PendingRequest
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._telling import told
 from branchpoint.events import WorkflowEvent
@@ -138,7 +139,7 @@ class CheckpointView:
         return _reading.status(self.head_snapshot)
 
     @property
-    def pending_requests(self) -> list[_reading.PendingRequest]:
+    def pending_requests(self) -> list[PendingRequest]:
         """The requests for outside input that are open at the selected head, in the order they were made.
 
         Raises:
@@ -146,7 +147,7 @@ class CheckpointView:
         """
         return _reading.pending_requests(self.head_snapshot)
 
-    def outputs(self, input_id: str | None = None) -> list[_reading.OutputRecord]:
+    def outputs(self, input_id: str | None = None) -> list[OutputRecord]:
         """Return what the workflow produced up to the selected head, in the order it was produced.
 
         Args:

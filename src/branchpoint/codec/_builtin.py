@@ -128,7 +128,8 @@ def _mapping(name: str) -> Any:
     def encode(walk: Walk, value: Any, depth: int, memo: Memo | None) -> Any:
         walk.foreign += 1
         _bare(value)
-        return walk.tag_pairs(name, dict.items(value), depth, memo)
+        # Its own items(): an OrderedDict keeps its order beside the dict, which does not see move_to_end.
+        return walk.tag_pairs(name, value.items(), depth, memo)
 
     return encode
 

@@ -96,7 +96,9 @@ _DICTS: Final = (dict, OrderedDict, Counter, defaultdict)
 def children(value: object) -> Iterator[tuple[object, Any]]:
     """The parts directly inside `value` as (key or attribute name, part); dict keys come as parts too."""
     if isinstance(value, _DICTS):
-        for key, item in tuple(dict.items(value)):
+        # The base's items(), whatever a subclass overrides; only that of OrderedDict sees move_to_end.
+        pairs = OrderedDict.items(value) if isinstance(value, OrderedDict) else dict.items(value)
+        for key, item in tuple(pairs):
             yield key, item
             yield key, key
     elif isinstance(value, (list, tuple, deque)):

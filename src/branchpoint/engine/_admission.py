@@ -6,13 +6,13 @@ here, before any commit and before any handler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from branchpoint.checkpoint import EarlierInput, Source, Stored
 from branchpoint.codec import convert, copy_value, digest, encode, parse_type_expression, type_expression
-from branchpoint.engine._opening import read_earlier
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._state import RunState
 from branchpoint.errors import (
@@ -231,9 +231,17 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
     if last is not None and last.input_id == input_id:
         check(lambda: last.digest or payload_digest(last.kind, last.value.value(state.medium)))
         return _nothing(state, where)
-    for n in range(len(state.earlier)):
-        record = read_earlier(state, n, where)
-        if record["input_id"] == input_id:
-            check(lambda record=record: record["digest"])  # type: ignore[misc]
-            return Report(input_id)
-    return None
+    record = next((record for record in _earlier(state, where) if record.input_id == input_id), None)
+    if record is None:
+        return None
+    check(lambda: record.digest)
+    return Report(input_id)
+
+
+def _earlier(state: RunState, where: str) -> Iterator[EarlierInput]:
+    """Read the inputs before the last one, in their order."""
+    medium = state.medium
+    assert medium is not None
+    source = Source(medium.parts, medium.format, where)
+    for cell in state.earlier:
+        yield EarlierInput.read(Stored(cell.encoded(medium), cell.path, source))

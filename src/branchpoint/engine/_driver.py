@@ -24,6 +24,7 @@ from branchpoint.codec import copy_value
 from branchpoint.engine._admission import Answer, Begin, Report, Resume, admit, check_input
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._channel import Channel
+from branchpoint.engine._notes import note
 from branchpoint.engine._opening import open_state
 from branchpoint.engine._port import Origin
 from branchpoint.engine._request import ABSENT, RunRequest
@@ -111,7 +112,7 @@ class Runner(msgspec.Struct):
         if isinstance(error, DataError | EncodingError):
             said = (str(error), *getattr(error, "__notes__", ()))
             if not any(where in text for text in said):
-                error.add_note(where)
+                note(error, where)
 
     async def _run(self) -> Finished:
         if self.checkpoint is not None and (head := self.checkpoint.head_snapshot) and not head.is_loaded:
@@ -217,7 +218,11 @@ class Runner(msgspec.Struct):
             kind: WorkflowEventType = "warning" if ended.undeliverable else "message_ended"
             self._emit(WorkflowEvent(kind, text, executor_id=ended.source_id))
         before = len(state.outputs)
-        finish_superstep(state, shares, routed)
+        try:
+            finish_superstep(state, shares, routed)
+        except Exception as error:  # a reducer's own, or two writers of one key
+            note(error, f"superstep {state.iteration}, {self.channel.where}")
+            raise
         self._keep_executors(state, shares)
         settle_status(state)
         if state.status == IDLE:
@@ -249,7 +254,7 @@ class Runner(msgspec.Struct):
             kept = cell is None or medium is None or medium.keeps(cell.value(medium))
             if not kept or share.holds_what_cannot_be_kept():
                 where = self.channel.where
-                error.add_note(f"executor {share.executor_id!r}, superstep {state.iteration}, {where}")
+                note(error, f"executor {share.executor_id!r}, superstep {state.iteration}, {where}")
 
     def _origin(self, state: RunState) -> Origin:
         head = self.checkpoint.head_snapshot_id if self.checkpoint is not None else str(state.iteration)

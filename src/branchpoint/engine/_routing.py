@@ -15,6 +15,7 @@ import msgspec
 
 from branchpoint.codec import copy_value, type_expression
 from branchpoint.engine._cell import Cell, Medium
+from branchpoint.engine._notes import note
 from branchpoint.engine._share import Sent, Share, Way
 from branchpoint.engine._state import Delivery
 from branchpoint.errors import UndeliverableMessageError
@@ -102,7 +103,11 @@ async def _way(graph: Graph, source_id: str, sent: Sent) -> Way:
         elif group.kind == "fan_in":
             joins.append(group.id)
         else:
-            picked = await _picked(group, source_id, able, seen)
+            try:
+                picked = await _picked(group, source_id, able, seen)
+            except Exception as error:
+                note(error, f"raised by a condition or selection of {group.id}")
+                raise
             if chosen := [target for target in able if target in picked]:
                 targets += chosen
             elif misled := [target for target in meant if target in picked]:

@@ -152,10 +152,17 @@ class Share(msgspec.Struct):
         """
         for lent in self.lent:
             if fingerprint(lent.value) != lent.token():
+                declared = self.graph.state_keys.get(lent.key)
+                folds = declared is not None and declared.reducer is not None
+                remedy = (
+                    f"the key has a reducer, so write what is to be added, ctx.set_state({lent.key!r}, addition), "
+                    f"or the whole with ctx.update_state({lent.key!r}, fn)"
+                    if folds
+                    else f"call ctx.set_state({lent.key!r}, value) after the change"
+                )
                 raise ExecutorStateError(
                     f"Executor {self.executor_id!r} changed its copy of shared state {lent.key!r} and did not "
-                    f"write it back, so the change would be lost: call ctx.set_state({lent.key!r}, value) after "
-                    f"the change, or read with ctx.get_state({lent.key!r}, copy=False)."
+                    f"write it back, so the change would be lost: {remedy}."
                 )
         self.lent.clear()
 

@@ -15,7 +15,6 @@ __all__ = ["AcceptedInput", "Delivery", "OpenRequest", "Produced", "RunState"]
 IN_PROGRESS = "in_progress"
 PAUSED = "idle_with_pending_requests"
 IDLE = "idle"
-STATUSES = (IN_PROGRESS, PAUSED, IDLE)
 
 
 class Delivery(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from branchpoint.codec import copy_value
 from branchpoint.engine._channel import Channel
+from branchpoint.engine._notes import note
 from branchpoint.engine._port import HandlerPort, Origin
 from branchpoint.engine._request import RunRequest
 from branchpoint.engine._routing import find_ways
@@ -173,7 +174,8 @@ class Superstep(msgspec.Struct):
             except RuntimeError:
                 here = False
             if here:
-                return self._told(stamped)
+                self.channel.put(stamped)
+                return self.channel.drain()
             asyncio.run_coroutine_threadsafe(self._told(stamped), loop).result()
             return None
 
@@ -206,10 +208,10 @@ class Superstep(msgspec.Struct):
             return
         share, first = real[0]
         where = f"executor {share.executor_id!r}, superstep {self.state.iteration + 1}, {self.channel.where}"
-        _note(first, where)
+        note(first, where)
         for other, error in real[1:]:
             told = WorkflowErrorDetails.from_exception(error)
-            _note(
+            note(
                 first,
                 f"executor {other.executor_id!r} failed in the same superstep: {told.error_type}: {told.message}",
             )
@@ -230,13 +232,6 @@ def _uncalled_for(share: Share) -> HandlerError:
 def _asked_to_end() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _note(error: BaseException, text: str) -> None:
-    try:
-        error.add_note(text)
-    except Exception:
-        pass  # one that takes no notes is still the handler's own exception, and is what the caller gets
 
 
 def _failure(task: asyncio.Task[None]) -> BaseException | None:

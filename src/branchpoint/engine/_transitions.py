@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from branchpoint.checkpoint import status_of
 from branchpoint.engine._admission import payload_digest
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._routing import Routed
 from branchpoint.engine._share import Share, folded
 from branchpoint.engine._state import (
-    IDLE,
     IN_PROGRESS,
-    PAUSED,
     AcceptedInput,
     Delivery,
     OpenRequest,
@@ -132,12 +131,7 @@ def _add_outputs(state: RunState, share: Share) -> None:
 
 def settle_status(state: RunState) -> None:
     """Set the status from what is pending: deliveries, else requests, else nothing."""
-    if state.deliveries:
-        state.status = IN_PROGRESS
-    elif state.requests:
-        state.status = PAUSED
-    else:
-        state.status = IDLE
+    state.status = status_of(state.deliveries, state.requests)
 
 
 def incomplete_joins(state: RunState) -> list[tuple[str, list[str]]]:

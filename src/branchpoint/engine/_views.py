@@ -6,9 +6,10 @@ A view that a handler sends, yields, writes or asks with becomes a copy of what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from branchpoint.codec import copy_value
+from branchpoint.errors import ExecutorStateError
 
 __all__ = ["ListView", "MappingView", "view"]
 
@@ -26,7 +27,25 @@ def view(value: Any) -> Any:
     return copy_value(value)
 
 
-class ListView(Sequence[Any]):
+class _ReadOnly:
+    """Says, to whoever would change a view, what to do instead."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ExecutorStateError(
+            f"A value read with copy=False is a read-only view, which has no {name!r}. Read it without copy=False, "
+            "change that copy, and write it back with ctx.set_state(key, value)."
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        self.__getattr__("__setitem__")
+
+    def __delitem__(self, key: Any) -> NoReturn:
+        self.__getattr__("__delitem__")
+
+
+class ListView(_ReadOnly, Sequence[Any]):
     """A list that can be read, sliced and compared, and not changed."""
 
     __slots__ = ("_items",)
@@ -63,7 +82,7 @@ class ListView(Sequence[Any]):
         return f"ListView({list(self._items)!r})"
 
 
-class MappingView(Mapping[Any, Any]):
+class MappingView(_ReadOnly, Mapping[Any, Any]):
     """A dict that can be read and compared, and not changed."""
 
     __slots__ = ("_items",)

@@ -63,7 +63,7 @@ class WorkflowErrorDetails(msgspec.Struct, frozen=True):
         return cls(type(error).__name__, text, executor_id)
 
 
-class WorkflowEvent(msgspec.Struct, Generic[DataT], frozen=True):
+class WorkflowEvent(msgspec.Struct, Generic[DataT], frozen=True, repr_omit_defaults=True):
     """Something that happened in a run.
 
     An event that announces something as complete, as output or as a request is *durable*: it is
@@ -79,9 +79,11 @@ class WorkflowEvent(msgspec.Struct, Generic[DataT], frozen=True):
         response_type: The declared type of the answer, as an expression over registered type ids.
         response_schema: The JSON schema of the answer, where one can be made.
         state: The run's state, for `status`.
+        iteration: The number of the superstep, from 1, for `superstep_started` and `superstep_completed`.
         details: What failed, for `failed` and `executor_failed`.
         durable: Whether a commit made this so before it was delivered.
         event_id: `"<snapshot_id>/<n>"` for durable events.
+        input_id: The input the run works on.
         superstep: How many supersteps of this execution were complete.
         path: Executor ids from the outermost workflow to the child this came from.
         output_id: Shared by an output and its increments; the same after re-execution.

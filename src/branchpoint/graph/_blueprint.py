@@ -13,7 +13,7 @@ import msgspec
 from branchpoint.errors import DefinitionError
 from branchpoint.graph._declaration import DECLARATION, Declaration
 from branchpoint.graph._specs import HandlerSpec, ResponseSpec
-from branchpoint.graph._state import StateField
+from branchpoint.graph._state import StateField, scratch, state
 from branchpoint.graph._typing import readable
 
 __all__ = ["Blueprint", "blueprint", "check_duplicates", "check_layout"]
@@ -65,6 +65,12 @@ def blueprint(cls: type) -> Blueprint:
 def _drawn(cls: type, frame: FrameType) -> Blueprint:
     members = _members(cls)
     fields = {name: value for name, value in members.items() if isinstance(value, StateField)}
+    for name, value in members.items():
+        if value is state or value is scratch:
+            raise DefinitionError(
+                f"{cls.__qualname__}.{name} is {value.__name__} itself, which declares nothing: call it, as in "
+                f"{name}: T = {value.__name__}(factory=list)."
+            )
     for name, field in fields.items():
         if field.name != name:
             raise DefinitionError(

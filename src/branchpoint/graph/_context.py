@@ -6,7 +6,7 @@ The contexts are a thin typed front. What they do is decided by the engine, behi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, Protocol
 
 from typing_extensions import TypeVar
@@ -20,6 +20,7 @@ __all__ = ["OutT", "Port", "SyncWorkflowContext", "W_OutT", "WorkflowContext"]
 
 OutT = TypeVar("OutT", default=Never)
 W_OutT = TypeVar("W_OutT", default=Never)
+T = TypeVar("T")
 
 
 class Port(Protocol):
@@ -179,7 +180,11 @@ class _Context(Generic[OutT, W_OutT]):
         return self._port.get_state(key, default, copy)
 
     def set_state(self, key: str, value: Any) -> None:
-        """Write a key, with the value as it is now; it takes effect when the superstep completes."""
+        """Write a key, with the value as it is now; it takes effect when the superstep completes.
+
+        A key that was declared with a reducer is not replaced: the value is folded into the present
+        one, so write what is to be added and not the whole.
+        """
         self._port.set_state(key, value)
 
     def delete_state(self, key: str) -> None:
@@ -187,12 +192,31 @@ class _Context(Generic[OutT, W_OutT]):
         self._port.delete_state(key)
 
     def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
-        """Write what `fn` makes of a key's present value, and return it."""
+        """Write what `fn` makes of a key's present value, and return it.
+
+        The result takes the present value's place, with or without a reducer.
+        """
         return self._port.update_state(key, fn)
+
+
+class _Done(Generic[T]):
+    """The awaitable of something that was done at the call: awaiting it gives the result, at once."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()  # a generator is what an await wants
+        return self._result
 
 
 class WorkflowContext(_Context[OutT, W_OutT]):
     """What a handler works through; its parameters declare what it sends and what it yields.
+
+    Its methods are awaited, as in `await ctx.send_message(...)`. What they do is done at the call, so
+    nothing is lost in silence where an `await` was forgotten.
 
     `WorkflowContext[int, str]` sends `int` to other executors and yields `str` to the caller.
     `WorkflowContext[int]` yields nothing, `WorkflowContext[Never, str]` sends nothing. What is
@@ -205,7 +229,7 @@ class WorkflowContext(_Context[OutT, W_OutT]):
 
     __slots__ = ()
 
-    async def send_message(self, message: OutT, target_id: str | None = None) -> None:
+    def send_message(self, message: OutT, target_id: str | None = None) -> Awaitable[None]:
         """Send a message, by value, along the edges of this executor.
 
         It is delivered in the next superstep.
@@ -218,14 +242,16 @@ class WorkflowContext(_Context[OutT, W_OutT]):
             UndeliverableMessageError: No target accepts a message of this type.
         """
         self._port.send(message, target_id)
+        return _Done(None)
 
-    async def yield_output(self, output: W_OutT) -> None:
+    def yield_output(self, output: W_OutT) -> Awaitable[None]:
         """Give an output to the caller of the run, by value; announced once it is committed."""
         self._port.yield_output(output)
+        return _Done(None)
 
-    async def request_info(
+    def request_info(
         self, request_data: object, response_type: Any, *, request_id: str | None = None
-    ) -> str:
+    ) -> Awaitable[str]:
         """Ask the outside world; the answer comes to a `@response_handler` of this executor.
 
         The run pauses once nothing else is left to do, and the request is saved with it.
@@ -239,13 +265,14 @@ class WorkflowContext(_Context[OutT, W_OutT]):
         Returns:
             The id to answer under.
         """
-        return self._port.request(request_data, response_type, request_id)
+        return _Done(self._port.request(request_data, response_type, request_id))
 
-    async def add_event(self, event: WorkflowEvent[Any]) -> None:
-        """Deliver an event of your own to the reader at once; it is not saved."""
-        delivery = self._port.emit(event)
-        if delivery is not None:
-            await delivery
+    def add_event(self, event: WorkflowEvent[Any]) -> Awaitable[None]:
+        """Deliver an event of your own to the reader at once; it is not saved.
+
+        Awaiting it waits for a reader that is far behind.
+        """
+        return self._port.emit(event) or _Done(None)
 
 
 class SyncWorkflowContext(_Context[OutT, W_OutT]):

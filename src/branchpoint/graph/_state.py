@@ -141,6 +141,11 @@ def _declared(default: Any, factory: Any, *, saved: bool) -> StateField:
         raise DefinitionError(
             f"{name}() needs either a default or a factory: {name}(0), or {name}(factory=list)."
         )
+    if isinstance(default, type):
+        raise DefinitionError(
+            f"{name}({default.__name__}) would hold the class itself; write {name}(factory={default.__name__}) for a "
+            "fresh one in every run."
+        )
     if factory is not None and not callable(factory):
         raise DefinitionError(
             f"The factory of {name}() must be a function without arguments, got {factory!r}."

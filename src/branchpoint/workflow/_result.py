@@ -32,6 +32,14 @@ class WorkflowRunResult(list[WorkflowEvent[Any]]):
         super().__init__(event for event in told if include_status_events or event.type != "status")
         self._finished = finished
 
+    def __repr__(self) -> str:
+        asked = [request.request_id for request in self._finished.requests]
+        waits = f", waits for {asked}" if asked else ""
+        return (
+            f"<WorkflowRunResult {self._finished.status.value}, outputs={self.get_outputs()!r}{waits}, "
+            f"{len(self)} events>"
+        )
+
     @property
     def input_id(self) -> str | None:
         """Id of the last accepted input."""

@@ -7,9 +7,10 @@ caller leaves.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from branchpoint.errors import InvalidCallError
 from branchpoint.events import WorkflowEvent
@@ -34,6 +35,22 @@ class PendingRun(Coroutine[Any, Any, WorkflowRunResult]):
         self._include_status_events = include_status_events
         self._begun: Coroutine[Any, Any, WorkflowRunResult] | None = None
 
+    def __del__(self) -> None:
+        if self._begun is None:
+            warnings.warn(
+                f"A run of workflow {self._call.graph.name!r} was never awaited, so nothing ran: write "
+                "`await workflow.run(...)`.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = ": write `(await workflow.run(...))` first" if hasattr(WorkflowRunResult, name) else ""
+        raise AttributeError(f"a run that was not awaited has no {name!r}{hint}")
+
+    def __aiter__(self) -> NoReturn:
+        raise InvalidCallError("This run is to be awaited. For its events as they come, pass stream=True.")
+
     def __await__(self) -> Generator[Any, None, WorkflowRunResult]:
         if self._begun is not None:
             raise InvalidCallError(
@@ -51,8 +68,7 @@ class PendingRun(Coroutine[Any, Any, WorkflowRunResult]):
 
     def close(self) -> None:
         """End without a result; for event loops."""
-        if self._begun is not None:
-            self._begun.close()
+        self._coroutine().close()
 
     def _coroutine(self) -> Coroutine[Any, Any, WorkflowRunResult]:
         if self._begun is None:
@@ -100,6 +116,11 @@ class WorkflowRunStream:
 
     def __aiter__(self) -> AsyncIterator[WorkflowEvent[Any]]:
         return _Reader(self)
+
+    def __await__(self) -> NoReturn:
+        raise InvalidCallError(
+            "A stream is not awaited: iterate it with `async for`, or `await stream.get_final_response()`."
+        )
 
     async def get_final_response(self) -> WorkflowRunResult:
         """Read what is left and return the result of the run.

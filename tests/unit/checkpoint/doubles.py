@@ -39,41 +39,6 @@ def new_checkpoint(
     )
 
 
-def make_state(
-    n: int = 0,
-    *,
-    deliveries: Sequence[Any] = (),
-    requests: dict[str, Any] | None = None,
-    input_id: str | None = "in-1",
-    turn: int = 1,
-    earlier: Sequence[Any] = (),
-    output: Sequence[Any] = (),
-    shared: dict[str, Any] | None = None,
-    executors: dict[str, Any] | None = None,
-    status: str = "idle",
-) -> dict[str, Any]:
-    accepted: dict[str, Any] = {}
-    if input_id is not None:
-        accepted = {"input_id": input_id, "turn": turn, "kind": "message", "value": "go"}
-        accepted["earlier"] = list(earlier)
-    return {
-        "workflow_state": {
-            "iteration_count": n,
-            "status": status,
-            "turn": turn,
-            "shared": dict(shared or {}),
-            "cursor": {"input_iteration": 0},
-        },
-        "executor_states": dict(executors or {}),
-        "edge_states": {},
-        "messages": {
-            "input": accepted,
-            "pending": {"deliveries": list(deliveries), "requests": dict(requests or {})},
-            "output": list(output),
-        },
-    }
-
-
 @dataclass
 class Record:
     header: bytes

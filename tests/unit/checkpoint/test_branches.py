@@ -33,10 +33,10 @@ from branchpoint.errors import (
     SnapshotNotLoadedError,
     StorageError,
 )
-from tests.unit.checkpoint.doubles import SIGNATURE, Faults, TinyStorage, make_state, new_checkpoint
+from tests.states import DELIVERY, earlier_input, make_state, output, request
+from tests.unit.checkpoint.doubles import SIGNATURE, Faults, TinyStorage, new_checkpoint
 
 FORMATS: list[Format] = ["json", "msgpack"]
-DELIVERY = {"value": 1, "source": None, "targets": ["tally"]}
 
 
 async def chain(cp: Checkpoint, count: int) -> list[CheckpointSnapshot]:
@@ -56,7 +56,7 @@ async def test_a_fork_holds_the_same_state_in_either_format(source: Format | Non
     state = make_state(
         2,
         shared={"odd": [b"\x00\xff", {1, 2}, 2**70, float("inf")], "log": ["y" * 500] * 40},
-        requests={"r": {"data": "?"}},
+        requests={"r": request()},
         status="idle_with_pending_requests",
     )
     await cp.commit_snapshot(state, {"who": "me"})
@@ -225,11 +225,11 @@ async def test_a_storage_without_prune_says_so() -> None:
 async def test_abandon_goes_back_to_the_last_completed_boundary() -> None:
     storage = TinyStorage()
     cp = new_checkpoint(storage)
-    out = {"turn": 1, "superstep": 1, "executor_id": "tally", "output_id": "o", "value": 3}
+    out = output("o", 3)
     done = await cp.commit_snapshot(
         make_state(2, shared={"k": "x" * 500}, executors={"tally": {"n": 1}}, output=[out])
     )
-    earlier = [{"input_id": "in-1", "turn": 1, "digest": "d"}]
+    earlier = [earlier_input("in-1", 1)]
     await cp.commit_snapshot(
         make_state(2, input_id="in-2", turn=2, earlier=earlier, deliveries=[DELIVERY], shared={"k": "y"})
     )
@@ -239,7 +239,7 @@ async def test_abandon_goes_back_to_the_last_completed_boundary() -> None:
             input_id="in-2",
             turn=2,
             earlier=earlier,
-            requests={"r": {}},
+            requests={"r": request()},
             executors={"tally": {"n": 9}},
             output=[out, {**out, "turn": 2, "output_id": "half"}],
         ),
@@ -280,7 +280,7 @@ async def test_abandon_of_the_first_turn_leaves_nothing_but_the_count() -> None:
     await cp.commit_snapshot(make_state(0, deliveries=[DELIVERY]))
     await cp.commit_snapshot(
         make_state(
-            1, deliveries=[DELIVERY], shared={"k": 1}, executors={"tally": {"n": 1}}, output=[{"turn": 1}]
+            1, deliveries=[DELIVERY], shared={"k": 1}, executors={"tally": {"n": 1}}, output=[output("o", 1)]
         )
     )
     state = (await cp.abandon()).state
@@ -303,9 +303,7 @@ async def test_abandon_needs_no_registered_type() -> None:
             Order, type_id="shop.order", encoder=lambda order: order.n, decoder=lambda n: Order(n)
         )
         await cp.commit_snapshot(make_state(1, shared={"order": Order(1)}))
-        await cp.commit_snapshot(
-            make_state(2, deliveries=[{"value": Order(2), "source": None, "targets": []}])
-        )
+        await cp.commit_snapshot(make_state(2, deliveries=[{**DELIVERY, "value": Order(2)}]))
     await cp.abandon()
     assert cp.head_snapshot is not None
     plain = cp.head_snapshot.plain_state()

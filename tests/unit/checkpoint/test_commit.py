@@ -13,11 +13,13 @@ from branchpoint.checkpoint import Checkpoint, StoredHead, Summary
 from branchpoint.errors import (
     CheckpointConflictError,
     CheckpointInUseError,
+    CorruptCheckpointError,
     InvalidCallError,
     StorageError,
     UnregisteredTypeError,
 )
-from tests.unit.checkpoint.doubles import Faults, TinyStorage, make_state, new_checkpoint
+from tests.states import DELIVERY, make_state, output, request
+from tests.unit.checkpoint.doubles import Faults, TinyStorage, new_checkpoint
 
 
 def seen(cp: Checkpoint) -> tuple[Any, ...]:
@@ -152,26 +154,58 @@ async def test_a_value_that_cannot_be_kept_changes_nothing(cp: Checkpoint) -> No
 
 
 async def test_the_status_of_an_edit_follows_what_is_pending(cp: Checkpoint) -> None:
-    delivery = {"value": 1, "source": None, "targets": ["tally"]}
-    working = await cp.commit_snapshot(make_state(1, deliveries=[delivery], requests={"r": {}}))
+    working = await cp.commit_snapshot(make_state(1, deliveries=[DELIVERY], requests={"r": request()}))
     assert working.status == working.state["workflow_state"]["status"] == "in_progress"
-    paused = await cp.commit_snapshot(make_state(1, requests={"r": {}, "q": {}}))
+    paused = await cp.commit_snapshot(make_state(1, requests={"r": request(), "q": request()}))
     assert paused.status == paused.state["workflow_state"]["status"] == "idle_with_pending_requests"
     assert paused.manifest.requests == ("r", "q")
     done = await cp.commit_snapshot(make_state(1, status="in_progress"))
     assert done.status == done.state["workflow_state"]["status"] == "idle"
 
 
-async def test_a_small_hand_made_state_is_kept_as_it_is(cp: Checkpoint) -> None:
-    state: dict[str, Any] = {
-        "workflow_state": {},
-        "executor_states": {},
-        "edge_states": {},
-        "messages": {"input": None, "pending": [], "output": []},
-    }
-    snapshot = await cp.commit_snapshot(state)
-    assert snapshot.state == state
-    assert snapshot.status == "idle"
+async def test_an_edit_says_for_itself_what_its_manifest_says(cp: Checkpoint) -> None:
+    state = make_state(4, input_id="in-7", requests={"b": request(), "a": request()})
+    with cp.hold("a run") as hold:
+        found = (await hold.commit_snapshot(state)).manifest
+    assert (found.boundary, found.status, found.superstep) == ("edited", "idle_with_pending_requests", 4)
+    assert (found.input_id, found.requests, found.executors) == ("in-7", ("b", "a"), ())
+    assert (await cp.commit_snapshot(make_state(0, input_id=None))).input_id is None
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (
+            {"turn": 2**63},
+            "workflow_state.turn must be a whole number from 0, and is int 9223372036854775808",
+        ),
+        (
+            {"output": [output("o", 1), output("o", 1, turn=2)]},
+            r"messages.output\[1\].turn is 2, but only 1 turns",
+        ),
+        ({"earlier": [{}]}, r"messages.input.earlier\[0\].input_id is missing"),
+        (
+            {"deliveries": [{**DELIVERY, "request_id": "r"}]},
+            r"messages.pending.deliveries\[0\].kind is missing",
+        ),
+        ({"executors": {"tally": (1,)}}, "executor_states.tally must be a dict .*, and is tuple"),
+    ],
+)
+async def test_an_edit_of_another_shape_is_refused_by_path_and_changes_nothing(
+    cp: Checkpoint, more: dict[str, Any], says: str
+) -> None:
+    await cp.commit_snapshot(make_state(1))
+    before = seen(cp)
+    with pytest.raises(InvalidCallError, match=says):
+        await cp.commit_snapshot(make_state(2, **more))
+    assert seen(cp) == before
+
+
+async def test_a_state_that_its_maker_vouches_for_is_not_looked_into(cp: Checkpoint) -> None:
+    with cp.hold("a run") as hold:
+        await hold.commit_snapshot(make_state(1, output=[7]), summary=Summary("completed", "idle"))
+    with pytest.raises(CorruptCheckpointError, match=r"messages.output\[0\] must be a dict"):
+        cp.outputs()
 
 
 async def test_without_a_state_the_move_alone_is_stored(cp: Checkpoint) -> None:
@@ -414,7 +448,7 @@ def test_a_loop_that_ends_over_a_commit_in_flight_leaves_the_checkpoint_usable()
 
 async def test_while_a_run_holds_it_others_only_read_and_fork() -> None:
     cp = new_checkpoint(TinyStorage())
-    first = await cp.commit_snapshot(make_state(1, requests={"r": {}}))
+    first = await cp.commit_snapshot(make_state(1, requests={"r": request()}))
     with cp.hold("a run"):
         before = seen(cp)
         for call in (cp.commit_snapshot, cp.refresh, cp.prune, cp.abandon):

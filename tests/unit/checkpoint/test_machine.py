@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from branchpoint.checkpoint import Checkpoint, check_lineage
 from branchpoint.errors import CheckpointConflictError, StorageError
-from tests.unit.checkpoint.doubles import Faults, TinyStorage, make_state, new_checkpoint
+from tests.states import make_state
+from tests.unit.checkpoint.doubles import Faults, TinyStorage, new_checkpoint
 
 
 class CheckpointMachine(RuleBasedStateMachine):

@@ -23,7 +23,8 @@ from branchpoint.errors import (
     UnknownVersionError,
     UnregisteredTypeError,
 )
-from tests.unit.checkpoint.doubles import TinyStorage, make_state, new_checkpoint
+from tests.states import make_state, output, request
+from tests.unit.checkpoint.doubles import TinyStorage, new_checkpoint
 
 FORMATS: list[Format] = ["json", "msgpack"]
 
@@ -44,7 +45,11 @@ async def stored(form: Format, count: int = 3) -> tuple[TinyStorage, list[Manife
     checkpoint = new_checkpoint(storage, "run-1")
     for n in range(count):
         await checkpoint.commit_snapshot(
-            make_state(n, shared={"log": [f"{n} {k} " + "x" * 300 for k in range(20)]}, output=[f"{n}" * 300])
+            make_state(
+                n,
+                shared={"log": [f"{n} {k} " + "x" * 300 for k in range(20)]},
+                output=[output("o", f"{n}" * 300)],
+            )
         )
     return storage, [one.manifest for one in checkpoint.snapshots]
 
@@ -67,7 +72,7 @@ async def test_a_load_names_a_snapshot_that_needs_a_missing_part(form: Format) -
 
 def spoiled(form: Format, tree: Callable[[dict[str, Any]], object]) -> tuple[bytes, dict[str, bytes]]:
     """The root and the parts of a state, of which something was changed by one who knows the format."""
-    part, _ = codec.encode_state(make_state(1, output=["o" * 300]), format=form)
+    part, _ = codec.encode_state(make_state(1, output=[output("o", "o" * 300)]), format=form)
     parts = codec.new_parts(part, ())
     coder = msgspec.json if form == "json" else msgspec.msgpack
     data = coder.encode(tree(coder.decode(part.data)))
@@ -128,10 +133,8 @@ async def test_every_way_of_reading_names_the_snapshot(form: Format) -> None:
     storage = TinyStorage(form)
     with codec.isolated_registry():
         codec.register_state_type(Order, type_id="shop.order")
-        record = {"turn": 1, "superstep": 1, "executor_id": "a", "output_id": "o", "value": Order(1)}
-        asked = {"data": Order(2), "source_executor_id": "a", "path": []}
         await new_checkpoint(storage, "run-1").commit_snapshot(
-            make_state(1, output=[record], requests={"r": asked})
+            make_state(1, output=[output("o", Order(1))], requests={"r": request(Order(2))})
         )
     loaded = await storage.load("run-1")
     (head,) = loaded.snapshots

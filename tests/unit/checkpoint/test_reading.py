@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from branchpoint import codec
 from branchpoint.checkpoint import Checkpoint
 from branchpoint.errors import InvalidCallError, UnregisteredTypeError
-from tests.unit.checkpoint.doubles import TinyStorage, make_state, new_checkpoint
-
-SCHEMA = {"type": "integer"}
-DELIVERY = {"value": 1, "source": None, "targets": ["tally"]}
-
-
-def request(data: Any, **more: Any) -> dict[str, Any]:
-    return {
-        "data": data,
-        "source_executor_id": "ask",
-        "path": [],
-        "input_id": "in-1",
-        "request_type": "str",
-        "response_type": "int",
-        "response_schema": SCHEMA,
-        **more,
-    }
-
-
-def output(output_id: str, value: Any, turn: int = 1, **more: Any) -> dict[str, Any]:
-    return {
-        "turn": turn,
-        "superstep": turn,
-        "executor_id": "tally",
-        "output_id": output_id,
-        "value": value,
-        **more,
-    }
+from tests.states import DELIVERY, earlier_input, make_state, output, request
+from tests.unit.checkpoint.doubles import TinyStorage, new_checkpoint
 
 
 @pytest.fixture(params=["json", "msgpack"])
@@ -61,7 +34,11 @@ async def test_open_requests_are_read_in_their_order(cp: Checkpoint) -> None:
     assert (first.request_id, second.request_id) == ("r2", "r1")
     assert first.data == first.plain_data == "why?"
     assert (first.source_executor_id, first.path, first.input_id) == ("ask", (), "in-1")
-    assert (first.request_type, first.response_type, first.response_schema) == ("str", "int", SCHEMA)
+    assert (first.request_type, first.response_type, first.response_schema) == (
+        "str",
+        "int",
+        {"type": "integer"},
+    )
     assert first.snapshot_id == snapshot.snapshot_id
     assert second.path == ("child", "inner")
     second.data.append("mine")
@@ -70,7 +47,7 @@ async def test_open_requests_are_read_in_their_order(cp: Checkpoint) -> None:
 
 
 async def test_outputs_are_read_by_the_turn_of_an_input(cp: Checkpoint) -> None:
-    earlier = [{"input_id": "in-0", "turn": 1, "digest": "d"}, {"input_id": "in-1", "turn": 2, "digest": "d"}]
+    earlier = [earlier_input("in-0", 1), earlier_input("in-1", 2)]
     records = [
         output("a", 1),
         output("b", {"n": 2}, 2),

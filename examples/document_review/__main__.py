@@ -47,15 +47,15 @@ def main(arguments: list[str]) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ticks still shows the rest
     terminal = Terminal()
     try:
+        found = _found(places := options.docs or _own_documents())
         _expect_a_person(options)
-        places = [Path(os.path.abspath(one)) for one in options.docs or _own_documents()]
-        found = _found(places)
         place = _new_place(options.store)
     except CannotBeginError as error:
         terminal.trouble(error.wrong)
         terminal.say(error.advice)
         return 2
-    terminal.say(f"{counted(len(found.documents), 'document')} under {found.root}")
+    others = f", {counted(found.others, 'other file')} left out," if found.others else ""
+    terminal.say(f"{counted(len(found.documents), 'document')}{others} under {found.root}")
     play = Play(
         terminal,
         place,
@@ -116,7 +116,7 @@ def _new_place(store: Path | None) -> Place:
             return Place(Path(tempfile.mkdtemp(prefix="branchpoint-demo-")))
         store.mkdir(parents=True, exist_ok=True)
         now = datetime.now().astimezone()
-        return Place(Path(tempfile.mkdtemp(prefix=f"{now:%Y-%m-%d-%H%M%S}-", dir=os.path.abspath(store))))
+        return Place(Path(tempfile.mkdtemp(prefix=f"{now:%Y-%m-%d-%H%M%S}-", dir=store)))
     except OSError as error:
         where = to_name(store or tempfile.gettempdir())
         raise CannotBeginError(
@@ -130,9 +130,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Review documents, be killed in the middle, go on in another process, and ask a person.",
     )
     parser.add_argument(
-        "--docs", type=Path, nargs="+", metavar="PLACE", help="folders or files; by default the project's own"
+        "--docs",
+        type=_path,
+        nargs="+",
+        metavar="PLACE",
+        help="folders or files; by default the project's own",
     )
-    parser.add_argument("--store", type=Path, help="where to keep the checkpoint and the report")
+    parser.add_argument("--store", type=_path, help="where to keep the checkpoint and the report")
     parser.add_argument("--batch", type=_at_least_one, default=4, help="documents in a batch (4)")
     parser.add_argument(
         "--pace", type=float, default=0.1, help="seconds a reviewer takes for a document (0.1)"
@@ -141,6 +145,11 @@ def _parser() -> argparse.ArgumentParser:
         "--yes", action="store_true", help="answer the question by itself, for unattended runs"
     )
     return parser
+
+
+def _path(text: str) -> Path:
+    """Return the place a person means; `make` and quotes keep the shell from reading the `~`."""
+    return Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def _at_least_one(text: str) -> int:

@@ -98,7 +98,7 @@ def after_the_kill(kill: Kill, ticks: Sequence[Tick]) -> list[Claim]:
         Claim(f"process {kill.process} was ended by SIGKILL", kill.exit_code == -9),
         Claim(
             f"a superstep was in flight: {counted(len(calls) - completed, 'handler')} had been entered, "
-            f"of {counted(len(kill.batch), 'document')} {len(lost)} were done",
+            f"of {counted(len(kill.batch), 'document')} {_were(len(lost))} done",
             len(calls) > completed and set(lost) < set(kill.batch),
         ),
         Claim(
@@ -144,8 +144,7 @@ def after_the_resume(
             all(row.is_as_saved and row.second and not row.first for row in new),
         ),
         Claim(
-            f"{counted(len(documents), 'document')} examined, {len(twice)} of them twice, "
-            "those of the superstep in flight",
+            f"{counted(len(documents), 'document')} examined, {_how_many_twice(len(twice))}",
             set(examined) == set(documents)
             and set(twice) <= set(kill.batch)
             and all(examined[name] == 1 for name in documents if name not in kill.batch),
@@ -156,6 +155,14 @@ def after_the_resume(
             sorted(saved_reviews(snapshots[-1])) == sorted(documents) and total == len(documents),
         ),
     ]
+
+
+def _were(number: int) -> str:
+    return "none was" if number == 0 else f"{number} {'was' if number == 1 else 'were'}"
+
+
+def _how_many_twice(number: int) -> str:
+    return f"{number} of them twice, those of the superstep in flight" if number else "none of them twice"
 
 
 def _keys(calls: Iterable[Tick]) -> set[str]:

@@ -38,11 +38,16 @@ class NotReadableError(Exception):
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: documents by name in order, and folders that could not be opened."""
+    """What a search found: documents by name in order, and folders that could not be opened.
+
+    Attributes:
+        others: How many files were left out, because they are no documents.
+    """
 
     root: str
     documents: tuple[str, ...]
     closed_folders: tuple[str, ...] = ()
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,23 +74,26 @@ def to_path(name: str) -> Path:
 def find(places: Sequence[Path]) -> Found:
     """Find the documents in folders, nested ones too; a place that is a file is one.
 
-    Hidden folders and those of tools are left out, links to folders are not followed.
+    A place that is a link is what it leads to. Below it, links to folders are not followed, and hidden
+    folders and those of tools are left out.
 
     Raises:
         NotReadableError: A place does not exist or cannot be opened.
     """
-    absolute = [Path(os.path.abspath(place)) for place in places]
-    for place in absolute:
+    for place in places:
         _check_place(place)
-    root = Path(os.path.commonpath([place if place.is_dir() else place.parent for place in absolute]))
+    real = [Path(os.path.realpath(place)) for place in places]
+    root = Path(os.path.commonpath([place if place.is_dir() else place.parent for place in real]))
     documents: set[str] = set()
+    others: set[str] = set()
     closed: set[str] = set()
-    for place in absolute:
+    for place in real:
         if place.is_dir():
-            _walk(root, place, documents, closed)
+            _walk(root, place, documents, others, closed)
         else:
             documents.add(to_name(place.relative_to(root)))
-    return Found(to_name(root), tuple(sorted(documents)), tuple(sorted(closed)))
+    left_out = len(others - documents)
+    return Found(to_name(root), tuple(sorted(documents)), tuple(sorted(closed)), left_out)
 
 
 def _check_place(place: Path) -> None:
@@ -98,7 +106,7 @@ def _check_place(place: Path) -> None:
         raise NotReadableError(f"{to_name(place)}: {error.strerror}") from error
 
 
-def _walk(root: Path, place: Path, documents: set[str], closed: set[str]) -> None:
+def _walk(root: Path, place: Path, documents: set[str], others: set[str], closed: set[str]) -> None:
     def cannot_open(error: OSError) -> None:
         closed.add(to_name(Path(os.fsdecode(error.filename)).relative_to(root)))
 
@@ -108,8 +116,8 @@ def _walk(root: Path, place: Path, documents: set[str], closed: set[str]) -> Non
         ]
         for name in files:
             path = Path(folder, name)
-            if _is_document(name) and (path.is_file() or path.is_symlink()):
-                documents.add(to_name(path.relative_to(root)))
+            found = _is_document(name) and (path.is_file() or path.is_symlink())
+            (documents if found else others).add(to_name(path.relative_to(root)))
 
 
 def _is_document(name: str) -> bool:
@@ -154,6 +162,8 @@ def _text(data: bytes) -> str:
 def examine(root: str, name: str) -> Examined:
     """Read one document and summarise it; a problem is part of the answer, never an error."""
     path = to_path(root) / to_path(name)
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(to_path(root))):
+        return Examined(None, problem="leads out of the folder")  # a link to what nobody asked to review
     try:
         text = read(path)
     except NotReadableError as error:

@@ -12,14 +12,14 @@ from counting import counted
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.prompt import Confirm
+from rich.prompt import Confirm, InvalidResponse
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from branchpoint import Checkpoint, CheckpointSnapshot
 
-__all__ = ["Bars", "Terminal", "question_lines"]
+__all__ = ["Bars", "Terminal", "YesOrNo", "question_lines"]
 
 # Of a long row of equals only the ends are shown.
 SHOWN_ROWS = 6
@@ -48,6 +48,19 @@ class Bars:
     def in_the_middle_of(self, document: str) -> None:
         """Show which document was begun and is not done."""
         self._progress.update(self._documents, note=f"in the middle of {_shortened(document)}")
+
+
+class YesOrNo(Confirm):
+    """A question that takes yes, no, y or n, in small or large letters."""
+
+    choices = ["yes", "no"]  # noqa: RUF012 - the base class declares it so
+
+    def process_response(self, value: str) -> bool:
+        """Read an answer, or ask again."""
+        word = value.strip().lower()
+        if word not in ("yes", "y", "no", "n"):
+            raise InvalidResponse("Please answer yes or no.")
+        return word.startswith("y")
 
 
 class Terminal:
@@ -121,7 +134,7 @@ class Terminal:
             EOFError: Nobody is there.
         """
         self.show(title, lines)
-        return Confirm.ask(question, console=self.console)
+        return YesOrNo.ask(question, console=self.console)
 
     def show(self, title: str, lines: Sequence[str]) -> None:
         """Show a few lines in a frame."""

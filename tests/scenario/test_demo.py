@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 import subprocess
@@ -35,7 +36,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
             del sys.modules[name]
 
 
-def perform(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def perform(*arguments: str | Path, home: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Start the play without a terminal."""
     command = [sys.executable, EXAMPLE, "--pace", "0", *arguments]
     return subprocess.run(
@@ -44,6 +45,7 @@ def perform(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         encoding="utf-8",
         check=False,
+        env=None if home is None else {**os.environ, "HOME": str(home)},
     )
 
 
@@ -230,6 +232,52 @@ def test_a_folder_that_cannot_be_opened_is_named(part: Part, tmp_path: Path) -> 
     assert (found.documents, found.closed_folders) == (("open.md",), ("closed",))
 
 
+def test_a_link_that_leads_out_of_the_folder_is_listed_and_not_read(part: Part, tmp_path: Path) -> None:
+    documents = part("documents")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "outside.md").write_text("# A secret\n")
+    (folder / "inside.md").write_text("# No secret\n")
+    (folder / "within.md").symlink_to("inside.md")
+    (folder / "out.md").symlink_to(tmp_path / "outside.md")
+    (folder / "broken-out.md").symlink_to(tmp_path / "nothing.md")
+    (folder / "circle.md").symlink_to("circle.md")
+    found = documents.find([folder])
+    assert found.documents == ("broken-out.md", "circle.md", "inside.md", "out.md", "within.md")
+    problems = {name: documents.examine(found.root, name).problem for name in found.documents}
+    assert problems.pop("circle.md").startswith("cannot be read: ")
+    assert problems == {
+        "broken-out.md": "leads out of the folder",
+        "inside.md": None,
+        "out.md": "leads out of the folder",
+        "within.md": None,
+    }
+
+
+def test_a_place_that_is_a_link_is_what_it_leads_to(part: Part, tmp_path: Path) -> None:
+    documents = part("documents")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "first.md").write_text("# First\n")
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "file.md").symlink_to("real/first.md")
+    for place in ("folder", "file.md"):
+        found = documents.find([tmp_path / place])
+        assert (documents.to_path(found.root), found.documents) == (tmp_path / "real", ("first.md",))
+        assert documents.examine(found.root, "first.md").summary.title == "First"
+
+
+def test_files_that_are_no_documents_are_counted(
+    part: Part, tmp_path: Path, write_file: Callable[[str, str], Path]
+) -> None:
+    for name in ("a.md", "picture.png", "deeper/b.txt", "deeper/data.json", ".hidden/c.png"):
+        write_file(f"docs/{name}", "x")
+    find = part("documents").find
+    folder = tmp_path / "docs"
+    assert (find([folder]).documents, find([folder]).others) == (("a.md", "deeper/b.txt"), 2)
+    # What was asked for by its own name is a document.
+    assert find([folder, folder / "picture.png"]).others == 1
+
+
 # Publishing.
 
 
@@ -297,6 +345,21 @@ async def test_a_second_job_on_one_checkpoint_begins_afresh(
         await workflow.run(responses={question.request_id: False}, checkpoint=checkpoint)
 
 
+# What it says, and what it asks.
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("yes", True), ("y", True), (" YES ", True), ("no", False), ("N", False)]
+)
+def test_the_question_takes_words_and_letters(part: Part, typed: str, answer: bool) -> None:
+    terminal = part("terminal")
+    screen = terminal.Console(file=io.StringIO(), markup=False)
+    asked = terminal.YesOrNo.ask("May it?", console=screen, stream=io.StringIO(f"perhaps\n\n{typed}\n"))
+    assert asked is answer
+    assert screen.file.getvalue().count("Please answer yes or no.") == 2
+    assert "[yes/no]" in screen.file.getvalue()
+
+
 # The whole play.
 
 
@@ -310,7 +373,7 @@ async def test_r58_the_play_keeps_every_claim_it_makes(
     for line in (
         "killed in batch 2 of 4",
         "$ kill -9 ",
-        "✓ a superstep was in flight: 4 handlers had been entered, of 2 documents 1 were done",
+        "✓ a superstep was in flight: 4 handlers had been entered, of 2 documents 1 was done",
         "✓ in storage: 4 whole snapshots up to superstep 3, 2 reviews, and nothing of the superstep in flight",
         "✓ of 3 completed supersteps none was done again",
         "✓ superstep 4, the one in flight, was done again as a whole: 4 calls, 4 of them under the key",
@@ -369,6 +432,27 @@ def test_one_document_is_enough(tmp_path: Path, write_file: Callable[[str, str],
     assert played.returncode == 0, played.stdout + played.stderr
     assert "1 document under " in played.stdout
     assert "killed in batch 1 of 1" in played.stdout
+    assert "of 1 document none was done" in played.stdout
+    assert "✓ 1 document examined, none of them twice" in played.stdout
+
+
+def test_a_secret_outside_of_the_folder_is_not_published(
+    tmp_path: Path, write_file: Callable[[str, str], Path]
+) -> None:
+    """The folder is given as a person gives it to make: with a `~` that no shell has read."""
+    secret = write_file("secret.md", "# The secret\n\nNobody may publish this sentence.\n")
+    write_file("docs/open.md", "# Open\n\nAnybody may publish this sentence.\n")
+    write_file("docs/picture.png", "no document")
+    write_file("docs/data.json", "{}")
+    (tmp_path / "docs" / "out.md").symlink_to(secret)
+    played = perform("--docs", "~/docs", "--store", "~/store", "--yes", home=tmp_path)
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert f"2 documents, 2 other files left out, under {tmp_path / 'docs'}\n" in played.stdout
+    assert "out.md: leads out of the folder" in played.stdout
+    (report,) = (tmp_path / "store").glob("*/published/report-*.md")
+    text = report.read_text(encoding="utf-8")
+    assert "Anybody may publish" in text
+    assert "Nobody may publish" not in text
 
 
 def test_a_folder_without_documents_is_told(tmp_path: Path, write_file: Callable[[str, str], Path]) -> None:
@@ -389,6 +473,17 @@ def test_without_a_person_it_says_what_to_do(odd_documents: Path) -> None:
     played = perform("--docs", odd_documents)
     assert (played.returncode, played.stderr) == (2, "")
     assert "make demo ARGS=--yes" in played.stdout
+
+
+def test_the_documents_are_looked_at_before_the_terminal(
+    tmp_path: Path, write_file: Callable[[str, str], Path]
+) -> None:
+    played = perform("--docs", tmp_path / "none")
+    assert (played.returncode, played.stderr) == (2, "")
+    assert "No such file or directory" in played.stdout
+    assert "no terminal" not in played.stdout
+    write_file("docs/picture.png", "no document")
+    assert "There are no documents in" in perform("--docs", tmp_path / "docs").stdout
 
 
 async def test_r54_a_worker_goes_on_to_the_question_when_its_parent_is_gone(

@@ -15,6 +15,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+# What a newcomer does first, and then does again in the same folder.
+TWICE = [
+    ROOT / "README.md",
+    ROOT / "docs/tutorials/first-workflow.md",
+    ROOT / "docs/how-to/load-or-create.md",
+]
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 _BLOCK = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 
 
@@ -65,6 +73,33 @@ async def test_r58_the_code_of_a_page_runs(
     monkeypatch.setitem(sys.modules, name, ModuleType(name))  # taken out again afterwards
     with isolated_registry():
         await run_blocks(page, name)
+
+
+@pytest.mark.parametrize("page", TWICE, ids=lambda page: str(page.relative_to(ROOT)))
+async def test_r58_a_page_can_be_tried_again_where_it_was_tried_before(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from branchpoint.codec import isolated_registry
+
+    name = "page_" + re.sub(r"\W", "_", page.stem)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for _ in range(3):
+        with isolated_registry():
+            await run_blocks(page, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    targets = [target.partition("#")[0] for target in _LINK.findall(prose) if "://" not in target]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    contents = ROOT / "docs" / "README.md"
+    linked = {(contents.parent / target).resolve() for target in _LINK.findall(contents.read_text("utf-8"))}
+    assert {page for page in PAGES if page not in (contents, ROOT / "README.md")} <= linked
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

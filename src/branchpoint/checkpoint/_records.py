@@ -58,7 +58,7 @@ class PendingRequest:
         self.input_id = None if asked_in.value() is None else asked_in.text()
         self.request_type = found["request_type"].text()
         self.response_type = found["response_type"].text()
-        self.response_schema: Any = found["response_schema"].plain()
+        self.response_schema: Any = found["response_schema"].value()
         self._data = found["data"]
 
     @property

@@ -321,16 +321,15 @@ class Runner(msgspec.Struct):
         if plan.input_id is not None and plan.input_id != state.input_id:
             state = await self._recorded(state, plan.input_id)
         self.channel.input_id = state.input_id
-        if state.status == PAUSED:
-            for request in self._open_requests(state):
-                self._emit(request_event(request))
-        records = state.turn_outputs()
-        for record in records:
+        for record in state.turn_outputs():
             output = _produced(record)
             kind: WorkflowEventType = "intermediate" if output.intermediate else "output"
             self._emit(
                 WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id)
             )
+        if state.status == PAUSED:
+            for request in self._open_requests(state):
+                self._emit(request_event(request))
         self._emit(WorkflowEvent("status", state=WorkflowRunState(state.status)))
         return self._finished(state)
 

@@ -45,7 +45,7 @@ def as_executor(candidate: object) -> Executor | Factory:
     if isinstance(getattr(candidate, "graph", None), Graph):
         raise DefinitionError(
             f"{type(candidate).__qualname__} is a workflow, not an executor: "
-            "wrap it as WorkflowExecutor(workflow, id=...)."
+            "nested workflows are not in this version: give its executors and edges to this builder."
         )
     if is_agent(candidate):
         return _wrap_agent(candidate)

@@ -21,7 +21,7 @@ from branchpoint.errors import (
     StorageError,
 )
 from branchpoint.storage import FileCheckpointStorage
-from branchpoint.storage._journal import PREAMBLE_SIZE, Slot, new_preamble
+from branchpoint.storage._journal import PREAMBLE_SIZE, Slot, new_preamble, read_preamble
 from tests.journals import FailingDisk, HesitantDisk, bodies_of, ends_of, journal_of
 from tests.storages import create, grown, lineage, shared, state
 
@@ -108,6 +108,108 @@ async def test_a_damaged_end_is_never_written_over(runs: Path, reopen: Open) -> 
     await reopen().delete("order-17")
     with pytest.raises(CheckpointNotFoundError):
         await reopen().load("order-17")
+
+
+@pytest.mark.parametrize("where", ["header", "first", "last", "slot"])
+@pytest.mark.parametrize("known", ["seen", "fresh", "head only", "grown elsewhere"])
+async def test_r33_a_commit_that_succeeds_can_be_loaded(
+    runs: Path, reopen: Open, where: str, known: str
+) -> None:
+    """Damage is found by the commit; only damage to older commits, below what was seen, is not."""
+    writer = await grown(reopen(), commits=4)
+    path = journal_of(runs)
+    storage = reopen()
+    checkpoint = await storage.load("order-17")
+    if known == "grown elsewhere":
+        await writer.commit_snapshot(state(5))
+        await writer.commit_snapshot(state(6))
+        await checkpoint.refresh()
+    elif known != "seen":
+        storage = reopen()
+        checkpoint = await _attached(storage, checkpoint)
+        if known == "head only":
+            await storage.load_head("order-17")
+            await storage.list_checkpoints()
+    good, ends = path.read_bytes(), ends_of(path)
+    place = {"header": ends[0] - 5, "first": ends[1] - 5, "last": ends[-1] - 5, "slot": 64 + 15}[where]
+    for bit in (0, 3):
+        bad = bytearray(good)
+        bad[place] ^= 1 << bit
+        path.write_bytes(bad)
+        if where == "first" and known in ("seen", "grown elsewhere"):
+            continue
+        try:
+            snapshot = await checkpoint.commit_snapshot(state(9))
+        except CorruptCheckpointError as error:
+            assert "order-17" in str(error)
+            assert path.read_bytes() == bad
+        else:
+            assert where == "slot"
+            assert (await reopen().load("order-17")).head_snapshot_id == snapshot.snapshot_id
+            return
+    path.write_bytes(good)
+    await checkpoint.commit_snapshot(state(9))
+    assert lineage(await reopen().load("order-17")) == lineage(checkpoint)
+
+
+async def _attached(storage: FileCheckpointStorage, loaded: Checkpoint) -> Checkpoint:
+    """The loaded checkpoint, over a storage object that has not read its journal."""
+    return Checkpoint.restore(
+        header=loaded.header,
+        manifests=[one.manifest for one in loaded.snapshots],
+        head_snapshot_id=loaded.snapshots[-1].snapshot_id,
+        parts=loaded.parts,
+        checkpoint_storage=storage,
+    )
+
+
+async def test_a_record_that_another_writer_added_is_checked_before_the_next_one(
+    runs: Path, reopen: Open
+) -> None:
+    storage = reopen()
+    mine = await grown(storage, commits=2)
+    theirs = await reopen().load("order-17")
+    await theirs.commit_snapshot(state(3))
+    middle = journal_of(runs).stat().st_size - 5
+    last = await theirs.commit_snapshot(state(4))
+    bad = bytearray(journal_of(runs).read_bytes())
+    bad[middle] ^= 1
+    journal_of(runs).write_bytes(bad)
+    with pytest.raises(CorruptCheckpointError, match="order-17"):
+        await storage.commit_snapshot(mine, last, expected_head_snapshot_id=last.snapshot_id)
+    assert journal_of(runs).read_bytes() == bad
+
+
+@pytest.mark.parametrize("loss", ["cut", "cut inside", "changed", "zeros"])
+async def test_r33_a_damaged_slot_never_hides_the_commit_it_promised(
+    runs: Path, reopen: Open, loss: str
+) -> None:
+    stale = await grown(reopen(), commits=3)
+    path = journal_of(runs)
+    good, ends = path.read_bytes(), ends_of(path)
+    bad = bytearray(good)
+    bad[_slot_in_force(good) + 15] = ord("x")
+    path.write_bytes(bad)
+    assert lineage(await reopen().load("order-17")) == lineage(stale)  # its record is there
+    if loss.startswith("cut"):
+        del bad[ends[-2] if loss == "cut" else ends[-1] - 1 :]
+    elif loss == "changed":
+        bad[-5] ^= 1
+    else:
+        bad[ends[-2] :] = bytes(len(bad) - ends[-2])
+    path.write_bytes(bad)
+    for call in (reopen().load, reopen().load_head):
+        with pytest.raises(CorruptCheckpointError, match="order-17"):
+            await call("order-17")
+    with pytest.raises(CorruptCheckpointError, match="order-17"):
+        await stale.commit_snapshot(state(9))
+    with pytest.warns(RuntimeWarning, match="order-17"):
+        assert await reopen().list_checkpoints() == []
+    assert path.read_bytes() == bad
+
+
+def _slot_in_force(data: bytes) -> int:
+    return 64 + 62 * read_preamble(data, where="here").index
 
 
 # What lies beyond the committed length.
@@ -375,6 +477,38 @@ async def test_a_prune_that_fails_leaves_the_old_journal(
     disk.mend()
     await checkpoint.prune()
     assert len((await reopen().load("order-17")).snapshots) == 1
+
+
+async def test_a_prune_whose_last_sync_failed_is_settled_and_made_durable_by_the_next_commit(
+    runs: Path, reopen: Open, format: Format
+) -> None:
+    disk = FailingDisk()
+    checkpoint = await grown(FileCheckpointStorage(runs, serialization_format=format, disk=disk), commits=4)
+    disk.broken = {"sync_folder"}
+    assert len(await checkpoint.prune()) == 3
+    assert lineage(await reopen().load("order-17")) == lineage(checkpoint)
+    size = journal_of(runs).stat().st_size
+    with pytest.raises(StorageError, match="order-17"):  # the new file's name is not durable yet
+        await checkpoint.commit_snapshot(state(5))
+    assert journal_of(runs).stat().st_size == size
+    disk.mend()
+    await checkpoint.commit_snapshot(state(5))
+    assert lineage(await reopen().load("order-17")) == lineage(checkpoint)
+    assert len(checkpoint.snapshots) == 2
+
+
+async def test_a_delete_is_only_done_when_it_is_durable(runs: Path, format: Format) -> None:
+    disk = FailingDisk()
+    storage = FileCheckpointStorage(runs, serialization_format=format, disk=disk)
+    await grown(storage)
+    disk.broken = {"sync_folder"}
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"order-17.*check the disk"):
+            await storage.delete("order-17")
+    disk.mend()
+    await storage.delete("order-17")
+    disk.broken = {"sync_folder"}
+    await storage.delete("order-17")  # nothing is left to be done
 
 
 async def test_a_prune_that_would_lose_something_removes_nothing(runs: Path, reopen: Open) -> None:

@@ -14,7 +14,14 @@ from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._hold import Guard, Hold
 from branchpoint.checkpoint._manifest import FORMAT_VERSION, Header, Manifest, Origin
 from branchpoint.checkpoint._naming import named
-from branchpoint.checkpoint._plain import check_id, copy_labels, copy_metadata, copy_plain
+from branchpoint.checkpoint._plain import (
+    check_id,
+    copy_labels,
+    copy_metadata,
+    copy_plain,
+    copy_signature,
+    require_text,
+)
 from branchpoint.checkpoint._pruning import Keep, prune
 from branchpoint.checkpoint._restoring import fetch, rebuild
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
@@ -60,7 +67,8 @@ class Checkpoint(CheckpointView):
 
         Raises:
             InvalidCallError: The id is one that no backend could keep, the metadata is not text to text,
-                or a storage was given for a workflow without a name.
+                name, hash or signature are not text and plain JSON, or a storage was given for a
+                workflow without a name.
         """
         if checkpoint_storage is not None and not workflow_name:
             raise InvalidCallError(
@@ -70,9 +78,9 @@ class Checkpoint(CheckpointView):
         header = Header(
             format_version=FORMAT_VERSION,
             checkpoint_id=new_id() if checkpoint_id is None else check_id(checkpoint_id),
-            workflow_name=workflow_name,
-            graph_signature_hash=graph_signature_hash,
-            signature=copy_plain(dict(signature)),
+            workflow_name=require_text(workflow_name, "workflow_name"),
+            graph_signature_hash=require_text(graph_signature_hash, "graph_signature_hash"),
+            signature=copy_signature(signature),
             metadata=copy_labels(metadata),
             created_at=clock.now(),
         )

@@ -19,6 +19,8 @@ __all__ = [
     "copy_labels",
     "copy_metadata",
     "copy_plain",
+    "copy_signature",
+    "require_text",
 ]
 
 MAX_ID_LENGTH = 512
@@ -105,6 +107,29 @@ def copy_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
             "in shared state"
         )
     return copied
+
+
+def copy_signature(signature: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a graph's readable signature.
+
+    Raises:
+        InvalidCallError: It is not a mapping of plain JSON.
+    """
+    if not isinstance(signature, Mapping):
+        raise InvalidCallError(f"a signature is a mapping of plain JSON, not {type(signature).__name__}")
+    copied: dict[str, Any] = _checked(dict(signature), "signature", 0)
+    return copied
+
+
+def require_text(value: str, name: str) -> str:
+    """Return a text that every backend can keep; `name` is the argument's, for the message.
+
+    Raises:
+        InvalidCallError: It is not text, or holds half of a surrogate pair.
+    """
+    if type(value) is not str:
+        raise InvalidCallError(f"{name} is text, not {type(value).__name__}")
+    return _check_text(value, name)
 
 
 def copy_plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from branchpoint.checkpoint._manifest import Header
 from branchpoint.checkpoint._plain import copy_plain
 from branchpoint.checkpoint._restoring import needed_parts, stored_parts
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
-from branchpoint.errors import InvalidCallError
+from branchpoint.errors import CheckpointConflictError, InvalidCallError
 
 if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
@@ -75,11 +75,30 @@ async def _persist(
     parts: dict[str, bytes],
     head: str,
 ) -> None:
-    await storage.prune(
-        checkpoint,
-        header=msgspec.structs.replace(header, signature=copy_plain(header.signature)),
-        keep=list(kept),
-        parts=frozenset(parts),
-        expected_head_snapshot_id=head,
-    )
+    try:
+        await storage.prune(
+            checkpoint,
+            header=msgspec.structs.replace(header, signature=copy_plain(header.signature)),
+            keep=list(kept),
+            parts=frozenset(parts),
+            expected_head_snapshot_id=head,
+        )
+    except CheckpointConflictError:
+        raise  # the backend has looked for a lost reply already
+    except Exception:
+        if not await _is_pruned(storage, header, kept):
+            raise
     history.drop(header, kept, parts)
+
+
+async def _is_pruned(storage: CheckpointStorage, header: Header, kept: list[str]) -> bool:
+    """Say whether a prune that raised has landed all the same; another writer may have gone on from there.
+
+    Storage that cannot be read now says no, and the next prune or `refresh()` settles it later.
+    """
+    try:
+        stored = await storage.load(header.checkpoint_id)
+    except Exception:
+        return False
+    lineage = [snapshot.snapshot_id for snapshot in stored.snapshots]
+    return stored.header == header and lineage[: len(kept)] == kept

@@ -6,6 +6,7 @@ give a storage one that fails.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -23,6 +24,17 @@ __all__ = ["Disk", "make_folder", "open_journal", "read_at", "reported", "token"
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
+
+_ADVICE = {
+    "give this process the right to read and write there": (errno.EACCES, errno.EPERM, errno.EROFS),
+    "make room": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    "remove the symbolic link there, which is never followed": (errno.ELOOP,),
+    "move away the folder that is in the place of a file": (errno.EISDIR,),
+    "move away the file that is in the place of a folder": (errno.ENOTDIR,),
+    "move away what is there; it is not a regular file": (errno.ENXIO,),
+    "let this process have more open files": (errno.EMFILE, errno.ENFILE),
+    "check the disk": (errno.EIO,),
+}
 
 
 class Disk:
@@ -151,5 +163,14 @@ def reported(doing: str, where: str) -> Iterator[None]:
         reason = error.strerror or type(error).__name__
         raise StorageError(
             f"{where}: {doing} failed: {reason}. What was committed before is unchanged; "
-            "make room or repair the disk, then try again."
+            f"{_advice(error)}, then try again."
         ) from error
+
+
+def _advice(error: OSError) -> str:
+    # The file at fault may be another one than `where`, a lock for instance.
+    named = f" ({error.filename})" if isinstance(error.filename, str) else ""
+    for advice, numbers in _ADVICE.items():
+        if error.errno in numbers:
+            return advice + named
+    return "mend what the operating system names" + named

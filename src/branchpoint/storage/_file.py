@@ -25,7 +25,7 @@ from branchpoint.checkpoint import (
 from branchpoint.errors import InvalidCallError
 from branchpoint.storage._disk import Disk
 from branchpoint.storage._folder import Folder
-from branchpoint.storage._listing import page
+from branchpoint.storage._listing import Page
 from branchpoint.storage._lock import require_locks
 
 __all__ = ["FileCheckpointStorage"]
@@ -36,7 +36,10 @@ class FileCheckpointStorage(CheckpointStorage):
 
     A commit that returned is on the disk. A commit that was interrupted, by an error, a kill or a
     power cut, is there as a whole or not at all. A journal that was shortened or changed is reported
-    with its checkpoint's id, never answered with an older head, and never written to.
+    with its checkpoint's id and never answered with an older head. A commit adds nothing to a journal
+    in which it finds damage: it checks the header and the last commit, and whatever this object has not
+    read before. Damage to older commits that befalls a journal while this object works with it is
+    found by the next load.
 
     Any number of processes, threads and event loops may use one folder at once: each commit compares
     the head under a lock. Blocking work runs in the loop's default executor, so no loop is held up;
@@ -109,7 +112,8 @@ class FileCheckpointStorage(CheckpointStorage):
         Raises:
             CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
                 was deleted; nothing is persisted.
-            CorruptCheckpointError: The journal is damaged at its beginning or its end.
+            CorruptCheckpointError: The journal is damaged in its header, its last commit, or anywhere
+                that this object has not read before; it is left as it is.
             InvalidCallError: The journal is of the other format.
             StorageError: The disk refused; the journal is as it was, and the next commit may succeed.
         """
@@ -201,18 +205,18 @@ class FileCheckpointStorage(CheckpointStorage):
     ) -> list[CheckpointInfo]:
         """Return what is stored, by checkpoint id in code point order; no state is decoded.
 
-        Reads the beginning and the end of every journal. One that cannot be read is left out, with a
-        `RuntimeWarning` that names it.
+        Reads the beginning and the end of every journal. One that is damaged, is no file, or cannot be
+        opened is left out, with a `RuntimeWarning` that names it.
 
         Raises:
-            StorageError: The folder or a file could not be read.
+            InvalidCallError: An argument is of the wrong form.
+            StorageError: The folder could not be read.
         """
-        lines, damaged = await asyncio.to_thread(self._folder.describe)
-        for error in damaged:
+        page = Page(workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit)
+        lines, unreadable = await asyncio.to_thread(self._folder.describe)
+        for error in unreadable:
             warnings.warn(f"Left out of the listing: {error}", RuntimeWarning, stacklevel=2)
-        return page(
-            lines, workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit
-        )
+        return page.of(lines)
 
     async def prune(
         self,
@@ -228,7 +232,8 @@ class FileCheckpointStorage(CheckpointStorage):
         Raises:
             CheckpointConflictError: The head or the generation is stale; nothing is removed.
             CorruptCheckpointError: The journal is damaged; it is left as it is.
-            StorageError: The disk refused; the old journal is there, or the new one as a whole.
+            StorageError: The disk refused; the old journal is there, or the new one as a whole if
+                only its name could not be made durable, which the next commit or prune makes up for.
         """
         await asyncio.to_thread(
             self._folder.prune,

@@ -23,11 +23,11 @@ from branchpoint.checkpoint import (
     refuse_stale,
 )
 from branchpoint.errors import (
-    CheckpointConflictError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
     DataError,
     InvalidCallError,
+    StorageError,
 )
 from branchpoint.storage._disk import Disk, make_folder, open_journal, read_at, reported, token
 from branchpoint.storage._journal import Format
@@ -40,7 +40,8 @@ from branchpoint.storage._reading import (
     parse_journal,
     read_end,
     read_id,
-    read_standing,
+    read_on,
+    read_whole,
 )
 from branchpoint.storage._records import commit_body, header_body
 from branchpoint.storage._writing import append, promise, publish, replace
@@ -61,6 +62,7 @@ class Folder:
         self._guard = threading.Lock()
         self._places = lru_cache(_REMEMBERED)(self._find_place)
         self._swept = False
+        self._unsynced: set[str] = set()
 
     def commit(
         self,
@@ -91,21 +93,21 @@ class Folder:
         )
         self._make_ready(place)
         with self._locked(place, "committing") as path:
+            self._sync_name(place)
             if not os.path.lexists(path):
                 refuse(stored=None)
                 bodies = [header_body(header(), format=snapshot.format), body]
                 publish(self._disk, path, self._temporary(place), bodies, format=snapshot.format)
                 return
             with open_journal(path, where=str(place), write=True) as descriptor:
-                standing = self._standing(descriptor, place)
-                try:
-                    refuse(stored=standing.head)
-                except CheckpointConflictError:
-                    journal = parse_journal(read_at(descriptor, 0, standing.size), place)
-                    if all(one.manifest.snapshot_id != snapshot.snapshot_id for one in journal.commits):
-                        raise
-                    promise(self._disk, descriptor, standing)  # an earlier reply was lost
+                standing = self._verified(descriptor, place)
+                # Ids sort by time, so one greater than all is new, and nothing needs to be searched.
+                if snapshot.snapshot_id <= standing.newest and snapshot.snapshot_id in _lineage(
+                    read_whole(descriptor, place)
+                ):
+                    promise(self._disk, descriptor, path, standing)  # an earlier reply was lost
                     return
+                refuse(stored=standing.head)
                 _refuse_other_format(standing.preamble.format, snapshot.format, place)
                 self._remember(place, append(self._disk, descriptor, standing, body, snapshot.snapshot_id))
 
@@ -131,8 +133,11 @@ class Folder:
             if not os.path.lexists(path):
                 refuse(stored=None)
                 return
-            journal = self._whole(path, place)
+            with open_journal(path, where=str(place)) as descriptor:
+                journal = read_whole(descriptor, place)
             if journal.header == header and _lineage(journal) == list(keep):
+                self._unsynced.add(place.checkpoint_id)
+                self._sync_name(place)
                 return  # an earlier reply was lost
             refuse(stored=journal.standing.head)
             format = journal.standing.preamble.format  # noqa: A001
@@ -144,7 +149,9 @@ class Folder:
                     "Nothing was removed; load the checkpoint again before you prune it."
                 )
             bodies = [header_body(header, format=format), *_kept(journal, set(keep), parts, format)]
+            self._unsynced.add(place.checkpoint_id)
             replace(self._disk, path, self._temporary(place), bodies, format=format)
+            self._unsynced.discard(place.checkpoint_id)
 
     def load(self, checkpoint_id: str) -> Journal:
         """Read a whole journal.
@@ -173,7 +180,7 @@ class Folder:
         """
         place = self._place(checkpoint_id)
         with self._found(place, "reading") as path, open_journal(path, where=str(place)) as descriptor:
-            return self._standing(descriptor, place).head
+            return (self._seen_on(descriptor, place) or read_end(descriptor, place).standing).head
 
     def delete(self, checkpoint_id: str) -> None:
         """Remove a journal, readable or not, so that a crash does not bring it back.
@@ -183,19 +190,21 @@ class Folder:
         """
         place = self._place(checkpoint_id)
         with suppress(CheckpointNotFoundError), self._found(place, "deleting", shared=False) as path:
+            self._unsynced.add(place.checkpoint_id)
             os.unlink(path)
-            self._disk.sync_folder(self.path)
+        with reported("deleting", str(place)):
+            self._sync_name(place)
         with self._guard:
             self._seen.pop(place.checkpoint_id, None)
 
-    def describe(self) -> tuple[list[CheckpointInfo], list[DataError]]:
-        """Return a line for every checkpoint in the folder, and an error for every file that is damaged.
+    def describe(self) -> tuple[list[CheckpointInfo], list[DataError | StorageError]]:
+        """Return a line for every checkpoint in the folder, and an error for every file that is not readable.
 
         Raises:
-            StorageError: The operating system refused.
+            StorageError: The folder could not be read.
         """
         lines: list[CheckpointInfo] = []
-        damaged: list[DataError] = []
+        unreadable: list[DataError | StorageError] = []
         with reported("listing", str(self.path)):
             try:
                 names = sorted(name for name in os.listdir(self.path) if name.endswith(SUFFIX))
@@ -206,9 +215,9 @@ class Folder:
                 lines.append(self._describe(name))
             except CheckpointNotFoundError:
                 continue  # deleted since the folder was listed
-            except DataError as error:
-                damaged.append(error)
-        return lines, damaged
+            except (DataError, StorageError) as error:
+                unreadable.append(error)
+        return lines, unreadable
 
     def _describe(self, name: str) -> CheckpointInfo:
         path = self.path / name
@@ -269,6 +278,13 @@ class Folder:
                 self._swept = True
                 self._sweep()
 
+    def _sync_name(self, place: Place) -> None:
+        # A prune or delete that failed may have changed what the name stands for without making that
+        # durable. What is added to a new file would be gone with its name, and the old file be back.
+        if place.checkpoint_id in self._unsynced:
+            self._disk.sync_folder(self.path)
+            self._unsynced.discard(place.checkpoint_id)
+
     def _sweep(self) -> None:
         # A writer holds its stripe's lock for as long as its temporary file exists. So a file whose
         # lock can be had belongs to a writer that died.
@@ -281,12 +297,13 @@ class Folder:
 
     # What was seen before.
 
-    def _standing(self, descriptor: int, place: Place) -> Standing:
+    def _verified(self, descriptor: int, place: Place) -> Standing:
+        return self._seen_on(descriptor, place) or read_whole(descriptor, place).standing
+
+    def _seen_on(self, descriptor: int, place: Place) -> Standing | None:
         with self._guard:
             seen = self._seen.get(place.checkpoint_id)
-        standing = read_standing(descriptor, place, seen)
-        self._remember(place, standing)
-        return standing
+        return None if seen is None else read_on(descriptor, place, seen)
 
     def _remember(self, place: Place, standing: Standing) -> None:
         with self._guard:
@@ -294,10 +311,6 @@ class Folder:
             self._seen.move_to_end(place.checkpoint_id)
             while len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
-
-    def _whole(self, path: Path, place: Place) -> Journal:
-        with open_journal(path, where=str(place)) as descriptor:
-            return parse_journal(read_at(descriptor, 0, os.fstat(descriptor).st_size), place)
 
 
 def _lineage(journal: Journal) -> list[str]:

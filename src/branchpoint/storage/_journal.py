@@ -27,13 +27,11 @@ from branchpoint.errors import CorruptCheckpointError, UnknownVersionError
 
 __all__ = [
     "PREAMBLE_SIZE",
-    "SEAL_REACH",
     "Format",
     "Preamble",
     "Record",
     "Slot",
     "SlotWrite",
-    "bears_seal",
     "framed",
     "header_record",
     "new_preamble",
@@ -54,7 +52,7 @@ PREAMBLE_SIZE = _TITLE_SIZE + 2 * _SLOT_SIZE
 _SLOT_OFFSETS = (_TITLE_SIZE, _TITLE_SIZE + _SLOT_SIZE)
 
 _TITLE = re.compile(rb'\{"branchpoint":"journal","version":(\d{1,9}),"format":"(\w{1,16})"\} *\n')
-_SLOT = re.compile(rb'\{"committed":( *\d{1,15}),"last":( *\d{1,15}),"c":"([0-9a-f]{8})"\}\n')
+_SLOT = re.compile(rb'\{"committed":( *\d{1,12}),"last":( *\d{1,12}),"c":"([0-9a-f]{8})"\}\n')
 
 _SEAL_BYTES = 8
 _SEAL_CHARACTERS = 11  # the same in base64url without padding
@@ -62,7 +60,6 @@ _JSON_START = b'{"c":"'
 _JSON_BODY = len(_JSON_START) + _SEAL_CHARACTERS + 2
 _FRAME_LENGTH = 4
 _FRAME_BODY = _FRAME_LENGTH + _SEAL_BYTES
-SEAL_REACH = _JSON_BODY
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -79,6 +76,8 @@ class Preamble(msgspec.Struct, frozen=True):
     slot: Slot
     index: int
     """Which of the two slots said it; the next one goes to the other place."""
+    alone: bool = False
+    """Whether the other slot cannot be read, so that it may have promised more."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -174,9 +173,9 @@ def read_preamble(data: bytes, *, where: str) -> Preamble:
         )
     slot, index = max(slots, key=lambda item: item[0].committed)
     if written_format == b"json":
-        return Preamble("json", slot, index)
+        return Preamble("json", slot, index, len(slots) == 1)
     if written_format == b"msgpack":
-        return Preamble("msgpack", slot, index)
+        return Preamble("msgpack", slot, index, len(slots) == 1)
     raise CorruptCheckpointError(f"{where}: the journal names an unknown format; the file is kept as it is.")
 
 
@@ -217,7 +216,8 @@ def records(
         where: The checkpoint and its file, for messages.
 
     Raises:
-        CorruptCheckpointError: A promised record is missing, cut or changed.
+        CorruptCheckpointError: A promised record is missing, cut or changed, or may be: one slot cannot be
+            read, and there is nothing beyond what the other one promises.
     """
     end, committed = base + len(data), preamble.slot.committed
     _refuse_cut(end, preamble, where)
@@ -225,17 +225,18 @@ def records(
         record = _record(data, start, base, key, preamble.format)
         if record is None or start < committed < record.end:
             if start >= committed:
-                return
+                break
             raise _damaged(start, where)
         yield record
         start = record.end
-
-
-def bears_seal(data: bytes, seal: bytes, *, format: Format) -> bool:
-    """Say whether a record that begins with `data` (`SEAL_REACH` bytes are enough) claims this seal."""
-    if format == "json":
-        return data.startswith(_JSON_START + _seal_text(seal))
-    return data[_FRAME_LENGTH:_FRAME_BODY] == seal
+    # A slot is written after its record. One that was torn while it was written has a whole record
+    # beyond the other one's promise; where there is none, that record may be gone.
+    if preamble.alone and start <= committed:
+        raise CorruptCheckpointError(
+            f"{where}: one of the two slots cannot be read, and nothing whole lies beyond the {committed} bytes "
+            "that the other one promises, so a later commit may be missing. The file is kept as it is; "
+            "restore it from a backup."
+        )
 
 
 def _refuse_cut(size: int, preamble: Preamble, where: str) -> None:
@@ -293,12 +294,10 @@ def _slot_line(slot: Slot) -> bytes:
 
 
 def _slot(data: bytes, offset: int) -> Slot | None:
-    line = data[offset : offset + _SLOT_SIZE]
-    found = _SLOT.fullmatch(line)
-    if found is None:
+    found = _SLOT.fullmatch(data, offset, offset + _SLOT_SIZE)
+    if found is None or int(found[3], 16) != zlib.crc32(data[offset : found.end(2)]):
         return None
-    slot = Slot(int(found[1]), int(found[2]))
-    return slot if _slot_line(slot) == line else None
+    return Slot(int(found[1]), int(found[2]))
 
 
 def _not_a_journal(data: bytes, where: str) -> CorruptCheckpointError:

@@ -61,11 +61,13 @@ def holding(folder: Path, stripe: int, *, shared: bool = False, wait: bool = Tru
     Args:
         folder: The folder the lock belongs to; it exists.
         stripe: Which lock, below `STRIPES`.
-        shared: Hold it together with other readers.
+        shared: Hold it together with other readers. Where there is no lock file yet and none can be
+            made, because this process may only read the folder, nobody has ever written under this lock,
+            and the block is entered without it.
         wait: Block until it is free; otherwise the block is entered with False at once.
 
     Yields:
-        Whether the lock is held; always True when waiting.
+        Whether the lock is held; when waiting, False only for a reader of a folder without lock files.
 
     Raises:
         OSError: The lock file cannot be opened or locked.
@@ -73,8 +75,10 @@ def holding(folder: Path, stripe: int, *, shared: bool = False, wait: bool = Tru
     if sys.platform == "win32":
         require_locks()
         return
-    path = os.path.join(folder, f".lock-{stripe:02x}")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _open(os.path.join(folder, f".lock-{stripe:02x}"), shared=shared)
+    if descriptor is None:
+        yield False
+        return
     _held.add(descriptor)
     try:
         yield _lock(descriptor, shared=shared, wait=wait)
@@ -86,6 +90,23 @@ def holding(folder: Path, stripe: int, *, shared: bool = False, wait: bool = Tru
             finally:
                 _held.discard(descriptor)
                 os.close(descriptor)
+
+
+def _open(path: str, *, shared: bool) -> int | None:
+    if sys.platform == "win32":
+        return None
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if not shared:
+        return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        return os.open(path, flags | os.O_RDONLY)
+    except FileNotFoundError:
+        try:
+            return os.open(path, flags | os.O_RDONLY | os.O_CREAT, 0o600)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return None
+            raise
 
 
 def _lock(descriptor: int, *, shared: bool, wait: bool) -> bool:

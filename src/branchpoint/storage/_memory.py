@@ -26,7 +26,7 @@ from branchpoint.checkpoint import (
     refuse_stale,
 )
 from branchpoint.errors import CheckpointNotFoundError
-from branchpoint.storage._listing import page
+from branchpoint.storage._listing import Page
 
 __all__ = ["InMemoryCheckpointStorage", "MemoryCheckpointStorage"]
 
@@ -164,8 +164,9 @@ class MemoryCheckpointStorage(CheckpointStorage):
         """Return what is kept, by checkpoint id in code point order; no state is decoded.
 
         Raises:
-            InvalidCallError: `limit` is below zero.
+            InvalidCallError: An argument is of the wrong form.
         """
+        page = Page(workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit)
         with self._lock:
             found = [
                 (checkpoint_id, kept.header, next(reversed(kept.manifests.values())))
@@ -178,9 +179,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
             )
             for checkpoint_id, header, head in found
         ]
-        return page(
-            lines, workflow_name=workflow_name, status=status, metadata=metadata, after=after, limit=limit
-        )
+        return page.of(lines)
 
     async def prune(
         self,

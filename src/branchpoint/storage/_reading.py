@@ -1,8 +1,9 @@
 """Reading one open journal: all of it, or only where it stands.
 
-A commit needs to know where the journal ends and which head it holds. That stands in the preamble,
-in the header's record and in the last commit's record. When an earlier look at the same journal is
-remembered, comparing two seals tells that nothing has changed, and no record is read at all.
+A commit is added only to a journal whose records are all sound. Somebody who has not seen it before
+reads all of it. For somebody who has, the seal of the header and that of the last commit they saw
+tell that it is the same journal, so they check these two and what was added since; the records
+between them are not read again.
 """
 
 from __future__ import annotations
@@ -16,18 +17,15 @@ from branchpoint.checkpoint import Header, StoredHead, refuse_v1
 from branchpoint.errors import CorruptCheckpointError
 from branchpoint.storage._disk import read_at
 from branchpoint.storage._journal import (
-    PREAMBLE_SIZE,
-    SEAL_REACH,
     Preamble,
     Record,
-    bears_seal,
     header_record,
     read_preamble,
     records,
 )
 from branchpoint.storage._records import Commit, peek_id, read_commit, read_header
 
-__all__ = ["Journal", "Place", "Standing", "parse_journal", "read_end", "read_id", "read_standing"]
+__all__ = ["Journal", "Place", "Standing", "parse_journal", "read_end", "read_id", "read_on", "read_whole"]
 
 _FIRST_LOOK = 1 << 14
 
@@ -52,6 +50,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     Attributes:
         last: Where the last commit's record begins.
+        newest: The greatest of the snapshot ids that were read; ids sort by the time they were made.
         end: Where the last whole record ends; what lies beyond is a torn tail.
         size: How long the file is.
     """
@@ -62,6 +61,7 @@ class Standing(msgspec.Struct, frozen=True):
     last: int
     last_seal: bytes
     head_snapshot_id: str
+    newest: str
     end: int
     size: int
 
@@ -124,26 +124,38 @@ def read_end(descriptor: int, place: Place) -> Journal:
     return _journal(preamble, first, list(found), size, place)
 
 
-def read_standing(descriptor: int, place: Place, seen: Standing | None) -> Standing:
-    """Return where an open journal stands; at the price of two small reads when it was `seen` like that.
+def read_whole(descriptor: int, place: Place) -> Journal:
+    """Read all of an open journal; see `parse_journal`."""
+    return parse_journal(read_at(descriptor, 0, os.fstat(descriptor).st_size), place)
+
+
+def read_on(descriptor: int, place: Place, seen: Standing) -> Standing | None:
+    """Return where an open journal stands that was `seen` before; None when it is not the same journal.
+
+    Checks the header, the last commit that was seen, and every record after it. What lies between the
+    two was checked by whoever saw it, and is not read again.
 
     Raises:
         UnknownVersionError: A newer program wrote it, or it is a v1 checkpoint of Agent Framework.
         CorruptCheckpointError: What was read is damaged.
     """
-    if seen is not None and os.fstat(descriptor).st_size == seen.end:
-        start = read_at(descriptor, 0, PREAMBLE_SIZE + SEAL_REACH)
-        last = read_at(descriptor, seen.last, seen.last + SEAL_REACH)
-        preamble = _preamble(start, seen.end, place, descriptor)
-        # The seal of the header covers id and generation, that of the last commit its place and
-        # snapshot id: where both fit and the length too, nothing has happened in between.
-        if (
-            preamble.slot.committed <= seen.end
-            and bears_seal(start[PREAMBLE_SIZE:], seen.header_seal, format=preamble.format)
-            and bears_seal(last, seen.last_seal, format=preamble.format)
-        ):
-            return msgspec.structs.replace(seen, preamble=preamble, size=seen.end)
-    return read_end(descriptor, place).standing
+    size = os.fstat(descriptor).st_size
+    data, preamble, first = _beginning(descriptor, size, place)
+    if first.seal != seen.header_seal:
+        return None
+    tail = data[seen.last :] if len(data) >= size else read_at(descriptor, seen.last, size)
+    try:
+        found = list(
+            records(tail, preamble, start=seen.last, base=seen.last, key=first.seal, where=str(place))
+        )
+    except CorruptCheckpointError:
+        return None  # whoever reads all of it tells damage from a journal that went another way
+    if not found or found[0].seal != seen.last_seal:
+        return None
+    if found[-1].end == seen.end:
+        return msgspec.structs.replace(seen, preamble=preamble, size=size)
+    now = _journal(preamble, first, found, size, place).standing
+    return msgspec.structs.replace(now, newest=max(now.newest, seen.newest))
 
 
 def read_id(descriptor: int, path: Path) -> str:
@@ -194,6 +206,7 @@ def _journal(preamble: Preamble, first: Record, found: list[Record], size: int, 
         last=found[head].start,
         last_seal=found[head].seal,
         head_snapshot_id=commit.manifest.snapshot_id,
+        newest=max(one.manifest.snapshot_id for one in commits if one is not None),
         end=found[-1].end,
         size=size,
     )

@@ -7,7 +7,7 @@ leaves the journal as it was when it raises.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,20 +36,22 @@ def append(disk: Disk, descriptor: int, standing: Standing, body: bytes, head_sn
         last=record.start,
         last_seal=record.seal,
         head_snapshot_id=head_snapshot_id,
+        newest=max(standing.newest, head_snapshot_id),
         end=record.end,
         size=record.end,
     )
     return _note(disk, descriptor, grown)
 
 
-def promise(disk: Disk, descriptor: int, standing: Standing) -> None:
-    """Make durable what another writer left beyond the committed length.
+def promise(disk: Disk, descriptor: int, path: Path, standing: Standing) -> None:
+    """Make a commit durable whose writer did not live, or did not manage, to do so.
 
     Raises:
         OSError: It failed; what is there still counts, but may not outlive the machine.
     """
+    disk.sync(descriptor)
+    disk.sync_folder(path.parent)
     if standing.end > standing.preamble.slot.committed:
-        disk.sync(descriptor)
         _note(disk, descriptor, standing)
 
 
@@ -68,7 +70,12 @@ def publish(disk: Disk, path: Path, temporary: Path, bodies: Sequence[bytes], *,
         except OSError:
             # A file system without hard links. The lock keeps others from making `path` meanwhile.
             os.rename(temporary, path)
-        _sync_or(disk, path, lambda: os.unlink(path))
+        try:
+            disk.sync_folder(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(path)
+            raise
 
 
 def replace(disk: Disk, path: Path, temporary: Path, bodies: Sequence[bytes], *, format: Format) -> None:
@@ -89,12 +96,3 @@ def _note(disk: Disk, descriptor: int, standing: Standing) -> Standing:
     with suppress(OSError):
         disk.write_all(descriptor, write.data, write.offset)
     return standing
-
-
-def _sync_or(disk: Disk, path: Path, undo: Callable[[], None]) -> None:
-    try:
-        disk.sync_folder(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            undo()
-        raise

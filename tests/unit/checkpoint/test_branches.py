@@ -201,6 +201,25 @@ async def test_a_failed_prune_changes_nothing_and_nothing_to_prune_is_no_call() 
     assert faults.inner.calls.count("prune") == 1
 
 
+async def test_a_prune_whose_reply_was_lost_is_settled_by_reading_back() -> None:
+    faults = Faults(TinyStorage())
+    cp = new_checkpoint(faults)
+    for n in range(3):
+        await cp.commit_snapshot(make_state(n))
+    faults.after = StorageError("the reply was lost")
+    assert len(await cp.prune()) == 2
+    assert len(cp.snapshots) == 1
+    await cp.commit_snapshot(make_state(4))
+    # What was not done is not taken for done, and a conflict is none that reading back could settle.
+    for failure in (StorageError("it failed"), CheckpointConflictError("it moved on")):
+        faults.before = failure
+        with pytest.raises(StorageError) as caught:
+            await cp.prune()
+        assert caught.value is failure
+        assert len(cp.snapshots) == 2
+    assert len(await cp.prune()) == 1
+
+
 async def test_a_storage_without_prune_says_so() -> None:
     class Plain(TinyStorage):
         capabilities: ClassVar[frozenset[Capability]] = frozenset()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from branchpoint.checkpoint import check_id
+from branchpoint.checkpoint import Checkpoint, check_id
 from branchpoint.checkpoint._plain import copy_labels, copy_metadata, copy_plain
 from branchpoint.errors import InvalidCallError
 from tests.unit.checkpoint.doubles import new_checkpoint
@@ -48,6 +48,39 @@ def test_a_checkpoint_s_own_metadata_is_text_to_text(bad: Any) -> None:
 
 LOOP: list[Any] = []
 LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *(("workflow_name", bad) for bad in ("\ud83d", 5, None, b"w")),
+        *(("graph_signature_hash", bad) for bad in ("\ud83d", 5, None)),
+        *(
+            ("signature", bad)
+            for bad in (
+                {"k": "\ud83d"},
+                {"\ud83d": 1},
+                {"k": [float("nan")]},
+                {"k": {5: 1}},
+                {"k": 2**64},
+                {"k": {1, 2}},
+                {"k": LOOP},
+                [("k", "v")],
+                None,
+            )
+        ),
+    ],
+)
+def test_what_no_backend_could_keep_is_refused_at_creation(name: str, bad: Any) -> None:
+    good: dict[str, Any] = {
+        "workflow_name": "w",
+        "graph_signature_hash": "h",
+        "signature": {"k": [1, {"a": None}]},
+    }
+    assert Checkpoint.create(**good).header.signature == good["signature"]
+    with pytest.raises(InvalidCallError, match=name) as caught:
+        Checkpoint.create(**(good | {name: bad}))
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(

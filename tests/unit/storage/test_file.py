@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from branchpoint import clock
 from branchpoint.checkpoint import Format, encode_manifest
-from branchpoint.errors import CheckpointConflictError, InvalidCallError
+from branchpoint.errors import CheckpointConflictError, InvalidCallError, StorageError
 from branchpoint.storage import FileCheckpointStorage
+from branchpoint.storage._disk import reported
 from tests.journals import journal_of
 from tests.storages import create, grown, lineage, state
 
@@ -70,6 +76,99 @@ async def test_a_large_header_and_a_large_last_record_are_read(runs: Path) -> No
     assert loaded.header.signature == signature
     await loaded.commit_snapshot(state(4))
     assert lineage(await fresh.load("order-17")) == lineage(loaded)
+
+
+async def test_one_odd_file_does_not_spoil_the_listing(runs: Path) -> None:
+    storage = FileCheckpointStorage(runs)
+    await grown(storage)
+    with socket.socket(socket.AF_UNIX) as odd:
+        odd.bind(str(runs / "socket.journal"))
+        os.mkfifo(runs / "pipe.journal")
+        (runs / "folder.journal").mkdir()
+        (runs / "link.journal").symlink_to(journal_of(runs))
+        with pytest.warns(RuntimeWarning) as warned:
+            assert [line.checkpoint_id for line in await storage.list_checkpoints()] == ["order-17"]
+    named = " ".join(str(one.message) for one in warned)
+    assert all(f"{name}.journal" in named for name in ("socket", "pipe", "folder", "link"))
+
+
+READER = """
+import asyncio, ctypes, os, struct, sys
+from branchpoint.checkpoint import Checkpoint
+from branchpoint.errors import StorageError
+from branchpoint.storage import FileCheckpointStorage
+
+if os.geteuid() == 0:  # without its capabilities root is bound by file modes like anybody
+    assert ctypes.CDLL(None).capset(struct.pack("Ii", 0x20080522, 0), bytes(24)) == 0
+
+async def work(folder):
+    storage = FileCheckpointStorage(folder)
+    checkpoint = await storage.load("order-17")
+    head = await storage.load_head("order-17")
+    lines = await storage.list_checkpoints()
+    assert [line.head_snapshot_id for line in lines] == [head.head_snapshot_id] == [checkpoint.head_snapshot_id]
+    for change in (checkpoint.prune(), checkpoint.commit_snapshot(), storage.delete("order-17")):
+        try:
+            await change
+        except StorageError as error:
+            assert "the right to" in str(error), error
+        else:
+            raise AssertionError("it was changed")
+
+asyncio.run(work(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("locks", [True, False])
+async def test_a_folder_that_may_only_be_read_is_read(runs: Path, locks: bool) -> None:
+    checkpoint = await grown(FileCheckpointStorage(runs))
+    for lock in runs.glob(".lock-*"):
+        if locks:
+            lock.chmod(0o400)
+        else:
+            lock.unlink()
+    journal_of(runs).chmod(0o400)
+    runs.chmod(0o500)
+    try:
+        reader = subprocess.run(
+            [sys.executable, "-c", READER, str(runs)], capture_output=True, text=True, check=False
+        )
+    finally:
+        runs.chmod(0o700)
+    assert reader.returncode == 0, reader.stderr
+    assert lineage(await FileCheckpointStorage(runs).load("order-17")) == lineage(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EACCES, "the right to"),
+        (errno.EROFS, "the right to"),
+        (errno.ENOSPC, "make room"),
+        (errno.ELOOP, "symbolic link"),
+        (errno.EISDIR, "folder"),
+        (errno.EIO, "check the disk"),
+        (errno.ENOLCK, "operating system"),
+    ],
+)
+def test_an_error_of_the_system_is_reported_with_what_helps_against_it(number: int, advice: str) -> None:
+    with pytest.raises(StorageError, match=f"here.*{os.strerror(number)}.*{advice}"), reported("it", "here"):
+        raise OSError(number, os.strerror(number))
+
+
+async def test_a_lock_that_is_something_else_is_named(runs: Path) -> None:
+    storage = FileCheckpointStorage(runs)
+    checkpoint = await grown(storage)
+    (lock,) = runs.glob(".lock-*")
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(StorageError, match=f"move away the folder.*{lock.name}"):
+        await checkpoint.commit_snapshot(state(4))
+    lock.rmdir()
+    lock.symlink_to(journal_of(runs))
+    for call in (checkpoint.commit_snapshot(state(4)), storage.load("order-17")):
+        with pytest.raises(StorageError, match=f"symbolic link.*{lock.name}"):
+            await call
 
 
 def test_the_format_is_checked_and_the_path_stays(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

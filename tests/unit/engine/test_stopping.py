@@ -272,14 +272,16 @@ async def test_a_handler_that_ignores_its_cancellation_is_abandoned_named_and_he
             running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert said == ["ignored"]
+    heard = list(said)
+    left = asyncio.all_tasks() - before - {running}
+    gate.set()
+    await asyncio.wait(left)
+    assert len(left) == 1
+    assert heard == ["ignored"]
     ((named, text),) = await warnings_of(channel)
     assert named == "stubborn"
     assert "'stubborn' did not end within 0.05 s" in text
     assert text in caplog.text
-    (left,) = asyncio.all_tasks() - before - {running}
-    gate.set()
-    await asyncio.wait({left})
     errors = said[1:]
     assert len(errors) == 7
     for error in errors:

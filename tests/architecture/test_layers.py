@@ -11,7 +11,6 @@ from typing import Any
 
 from tests.architecture.source_files import PACKAGE, ROOT
 
-
 # In a process of its own: the linter configures logging, which silences every logger made before.
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(sys.argv[1], no_cache=True))"
 

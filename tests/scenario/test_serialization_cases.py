@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import decimal
@@ -11,12 +12,13 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Never, TypeVar
 from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
 
+from branchpoint import Executor, MemoryCheckpointStorage, WorkflowBuilder, WorkflowContext, handler
 from branchpoint.codec import (
     Format,
     copy_value,
@@ -241,6 +243,36 @@ def test_c43_pydantic_models_come_back_as_their_class_and_equal(format: Format) 
     assert back[4].model_dump(by_alias=True) == rich.model_dump(by_alias=True)
 
 
+class BoxSender(Executor):
+    @handler
+    async def on_text(self, text: str, ctx: WorkflowContext[Box[int | None]]) -> None:
+        ordered = collections.OrderedDict(a=1, b=2)
+        ordered.move_to_end("a")
+        ctx.set_state("ordered", ordered)
+        await ctx.send_message(Box[int | None](item=len(text)))
+
+
+class BoxReceiver(Executor):
+    @handler
+    async def on_box(self, box: Box[int | None], ctx: WorkflowContext[Never, str]) -> None:
+        await ctx.yield_output(f"{box.item} {','.join(ctx.get_state('ordered'))}")
+
+
+async def test_c43_a_message_of_a_parametrised_model_is_delivered_after_a_load() -> None:
+    register_state_type(Box)
+    storage = MemoryCheckpointStorage()
+
+    def boxes() -> Any:
+        sender, receiver = BoxSender(id="sender"), BoxReceiver(id="receiver")
+        return WorkflowBuilder(name="boxes", start_executor=sender).add_edge(sender, receiver).build()
+
+    workflow = boxes()
+    checkpoint = workflow.create_checkpoint(checkpoint_storage=storage, checkpoint_id="boxes")
+    await workflow.run("abc", checkpoint=checkpoint, max_supersteps=1)
+    result = await boxes().run(checkpoint=await storage.load("boxes"))
+    assert result.get_outputs() == ["3 b,a"]
+
+
 @BOTH
 def test_c43_a_model_of_an_unregistered_origin_or_argument_is_refused(format: Format) -> None:
     with pytest.raises(UnregisteredTypeError, match="Box"):
@@ -454,7 +486,9 @@ def test_c50_odd_text_is_identical_or_refused(format: Format) -> None:
 
 def test_c51_two_classes_of_one_name_are_told_apart_or_refused() -> None:
     def make(module: str) -> type[Any]:
-        return dataclasses.make_dataclass("Order", ["x"], namespace={"__module__": module})
+        cls = dataclasses.make_dataclass("Order", ["x"])
+        cls.__module__ = module  # newer Pythons let no namespace= say it
+        return cls
 
     first, second = make("shop.a"), make("shop.b")
     register_state_type(first)

@@ -17,7 +17,9 @@ from branchpoint import (
     WorkflowBuilder,
     WorkflowContext,
     append,
+    clock,
     handler,
+    ids,
     state,
 )
 from tests.journals import bodies_of, journal_of
@@ -79,16 +81,23 @@ def keeping(kind: type[Executor]) -> Workflow:
 async def filled(folder: Path, kind: type[Executor]) -> Checkpoint:
     """A checkpoint whose state holds 2,000 messages, loaded from its file."""
     storage = FileCheckpointStorage(folder)
-    await keeping(kind).run(["fill", MESSAGES], checkpoint=keeping(kind).create_checkpoint("run-1", storage))
+    with (
+        ids.injected(ids.SequentialIds()),
+        clock.injected(clock.SteppingClock()),
+    ):  # the same bytes every time
+        checkpoint = keeping(kind).create_checkpoint("run-1", storage)
+        await keeping(kind).run(["fill", MESSAGES], checkpoint=checkpoint)
     return await FileCheckpointStorage(folder).load("run-1")
 
 
 async def grows(checkpoint: Checkpoint, folder: Path, kind: type[Executor], change: list[Any]) -> int:
     """Run one change; return by how many bytes the commit of its superstep made the file longer."""
     path = journal_of(folder, "run-1")
-    await keeping(kind).run(change, checkpoint=checkpoint, max_supersteps=0)  # accepts it, and no more
-    before = path.stat().st_size
-    await keeping(kind).run(checkpoint=checkpoint)
+    unused = ids.SequentialIds(start=1_000 * (1 + len(checkpoint.snapshots)))
+    with ids.injected(unused), clock.injected(clock.SteppingClock()):
+        await keeping(kind).run(change, checkpoint=checkpoint, max_supersteps=0)  # accepts it, and no more
+        before = path.stat().st_size
+        await keeping(kind).run(checkpoint=checkpoint)
     return path.stat().st_size - before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from branchpoint.codec import _builtin, _payloads
 from branchpoint.codec._cut import INLINE
@@ -14,10 +14,13 @@ from branchpoint.codec._format import Format, Notation, notation
 from branchpoint.codec._memo import Memo
 from branchpoint.codec._opening import encoded_of, entries_of, items_of
 from branchpoint.codec._parts import Encoded, Part, part_of
-from branchpoint.codec._refusal import Refusal, TooDeep, depth_error, error_for
+from branchpoint.codec._refusal import NoText, Refusal, TooDeep, depth_error, error_for, text_error
+from branchpoint.codec._shape import MAX_DEPTH
+from branchpoint.codec._source import Source, load, mentioned
 from branchpoint.codec._stack import with_room
 from branchpoint.codec._transcoding import transcoded
-from branchpoint.codec._wiretree import load, mentioned, plain_tree, reachable_parts
+from branchpoint.codec._untied import plain_tree
+from branchpoint.codec._wiretree import reachable_parts
 from branchpoint.errors import CorruptCheckpointError
 
 __all__ = [
@@ -26,6 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 _Result = TypeVar("_Result")
+# A value that was encoded once may stand some levels deeper in a state now, as a message that waits does.
+_STATE_DEPTH: Final = MAX_DEPTH + 16
 _LOADED = (_builtin, _payloads)  # importing them fills the tables of kinds
 
 
@@ -82,8 +87,12 @@ def _encoded(
 
     try:
         return with_room(work)
+    except NoText as refusal:
+        raise text_error(refusal, value, path) from None
     except Refusal as refusal:
         raise error_for(refusal, path) from refusal.__cause__
+    except Flaw as flaw:  # in an encoding that was handed over
+        raise flaw_error(flaw, path) from None
     except TooDeep:
         raise with_room(lambda: depth_error(value, path)) from None
 
@@ -102,14 +111,14 @@ def decode(data: bytes, parts: Mapping[str, bytes], *, format: Format, path: str
         UnregisteredTypeError: They name a type that is not registered here.
         UnknownVersionError: They hold a type of a version or with fields that this program does not know.
     """
-    return _guarded(path, lambda: Reader(notation(format), parts).read(data))
+    return _guarded(path, lambda: Reader(Source(notation(format), data, parts)).read())
 
 
 def decode_state(digest: str, parts: Mapping[str, bytes], *, format: Format) -> dict[str, Any]:
     """Decode the state with this root digest; see `decode`."""
     if digest not in parts:
         raise CorruptCheckpointError(f"the part {digest}, the root of a state, is missing")
-    state = decode(parts[digest], parts, format=format)
+    state = _guarded("", lambda: Reader(Source(notation(format), parts[digest], parts), _STATE_DEPTH).read())
     if type(state) is not dict:
         raise CorruptCheckpointError(f"the part {digest} is not the root of a state")
     return state
@@ -120,7 +129,8 @@ def open_dict(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> dic
     marks = notation(format)
 
     def work() -> dict[str, Encoded]:
-        return {key: encoded_of(marks, item, parts) for key, item in entries_of(marks, data, parts).items()}
+        entries = entries_of(Source(marks, data, parts), data)
+        return {key: encoded_of(marks, item, parts) for key, item in entries.items()}
 
     return _guarded("", work)
 
@@ -128,13 +138,16 @@ def open_dict(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> dic
 def open_list(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> list[Encoded]:
     """Open one level of a stored list; the items stay encoded and are not looked at."""
     marks = notation(format)
-    return _guarded("", lambda: [encoded_of(marks, item, parts) for item in items_of(marks, data, parts)])
+
+    def work() -> list[Encoded]:
+        return [encoded_of(marks, item, parts) for item in items_of(Source(marks, data, parts), data)]
+
+    return _guarded("", work)
 
 
 def plain(data: bytes, parts: Mapping[str, bytes], *, format: Format) -> Any:
     """Show a value as JSON has it, without any registered type: tags stay, bytes are base64 text."""
-    marks = notation(format)
-    return _guarded("", lambda: plain_tree(marks, load(marks, data), parts))
+    return _guarded("", lambda: plain_tree(Source(notation(format), data, parts), _STATE_DEPTH))
 
 
 def references(data: bytes, *, format: Format) -> tuple[str, ...]:
@@ -161,7 +174,12 @@ def transcode(root: str, parts: Mapping[str, bytes], *, source: Format, target: 
         The root part in the target format, alone in a tuple: the same as if the live state had been
         encoded in that format.
     """
-    return (_guarded("", lambda: transcoded(notation(source), notation(target), root, parts)),)
+    marks, other = notation(source), notation(target)
+
+    def work() -> Part:
+        return transcoded(Source(marks, marks.reference(root), parts), other, _STATE_DEPTH)
+
+    return (_guarded("", work),)
 
 
 def _guarded(path: str, work: Callable[[], _Result]) -> _Result:

@@ -16,6 +16,8 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Any, Final
 
+from branchpoint.codec._zones import fixed_zone
+
 __all__ = ["ATOM_TOKENS", "Foreign", "Given", "Same", "base_token"]
 
 
@@ -65,9 +67,10 @@ def _itself(value: Any) -> Any:
     return (type(value), value)
 
 
-def _zone(zone: datetime.tzinfo | None) -> Any:
+def _zone(zone: Any) -> Any:
     if zone is None:
         return None
+    zone = fixed_zone(zone)  # what is kept is what counts
     if type(zone) is datetime.timezone:
         return repr(zone)  # equality ignores the name
     if type(zone) is zoneinfo.ZoneInfo:

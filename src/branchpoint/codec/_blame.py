@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import pathlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Final
 
@@ -10,7 +12,7 @@ from branchpoint.codec._immutable import ATOMS
 from branchpoint.codec._registry import entry_for_type
 from branchpoint.codec._shape import MAX_DEPTH, children, step, type_name
 
-__all__ = ["blame", "describe_depth"]
+__all__ = ["blame", "describe_depth", "text_without_form"]
 
 _CONTAINERS: Final[frozenset[type]] = frozenset(
     {list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict}
@@ -89,3 +91,47 @@ def describe_depth(root: Any, path: str) -> str:
         f"{deep or path or 'the value'}: a value of type {type_name(type(root))} nests deeper than {MAX_DEPTH} "
         "levels. Keep deep structures as a flat list of nodes that refer to each other by id."
     )
+
+
+def text_without_form(root: Any, path: str) -> tuple[str, Any] | None:
+    """The path to a value in `root` whose text has no UTF-8 form, and that value; None if none is met."""
+    level = [(path, root)]
+    seen: set[int] = set()
+    kept: list[Any] = []  # what encoders made; their ids must not be reused
+    while level:
+        deeper = []
+        for where, value in level:
+            if _lacks_form(value):
+                return where, value
+            if type(value) in ATOMS or id(value) in seen:
+                continue
+            seen.add(id(value))
+            entry = entry_for_type(type(value))
+            if entry is not None and entry.kind == "custom":
+                try:
+                    payload = entry.encoder(value)
+                except Exception:  # then it was not reached
+                    payload = None
+                kept.append(payload)
+                deeper.append((where, payload))
+            elif entry is not None or type(value) in _CONTAINERS:
+                deeper.extend((step(where, key), part) for key, part in children(value))
+        level = deeper
+    return None
+
+
+def _lacks_form(value: Any) -> bool:
+    texts: tuple[str | None, ...] = ()
+    if isinstance(value, str):
+        texts = (str.__str__(value),)
+    elif isinstance(value, pathlib.PurePath):
+        texts = (str(value),)
+    elif isinstance(value, (datetime.datetime, datetime.time, datetime.timezone)):
+        zone = value if isinstance(value, datetime.timezone) else value.tzinfo
+        texts = (zone.tzname(None) if type(zone) is datetime.timezone else None,)
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            return True
+    return False

@@ -19,6 +19,7 @@ from branchpoint.codec._encode import Walk, handlers
 from branchpoint.codec._memo import Memo
 from branchpoint.codec._refusal import Refusal
 from branchpoint.codec._tags import FACTORY_NAMES
+from branchpoint.codec._zones import fixed_zone, zone_flaw
 from branchpoint.errors import UnsupportedValueError
 
 __all__ = ["date_time_payload", "decimal_text", "sorted_trees", "zone_payload"]
@@ -31,31 +32,23 @@ def decimal_text(value: decimal.Decimal) -> str:
 
 
 def zone_payload(zone: Any) -> Any:
-    """The tag of a time zone, or None if it is not one that can be kept."""
-    if type(zone) is datetime.timezone:
-        offset = zone.utcoffset(None)
-        micros = (offset.days * 86400 + offset.seconds) * 1_000_000 + offset.microseconds
-        named = len(zone.__getinitargs__()) > 1  # type: ignore[attr-defined]
-        return {"$": "timezone", "v": [micros, zone.tzname(None)] if named else [micros]}
-    if type(zone) is zoneinfo.ZoneInfo and zone.key is not None:
+    """The tag of a time zone that can be kept."""
+    if type(zone) is zoneinfo.ZoneInfo:
         return {"$": "zoneinfo", "v": zone.key}
-    return None
+    offset = zone.utcoffset(None)
+    micros = (offset.days * 86400 + offset.seconds) * 1_000_000 + offset.microseconds
+    named = len(zone.__getinitargs__()) > 1
+    return {"$": "timezone", "v": [micros, zone.tzname(None)] if named else [micros]}
 
 
 def date_time_payload(value: Any) -> Any:
     """ISO text where that says it all (naive or a common offset), else [local text, zone, fold]."""
-    zone = value.tzinfo
+    zone = fixed_zone(value.tzinfo)
     if value.fold == 0 and (zone is None or (type(zone) is datetime.timezone and _common(zone))):
         return value.isoformat()
+    if zone is not None and (flaw := zone_flaw(zone)) is not None:
+        raise Refusal(UnsupportedValueError, value, flaw)
     tag = None if zone is None else zone_payload(zone)
-    if zone is not None and tag is None:
-        kind = type(zone)
-        raise Refusal(
-            UnsupportedValueError,
-            value,
-            f"its time zone is a {kind.__module__}.{kind.__qualname__}; only datetime.timezone and a "
-            f"zoneinfo.ZoneInfo with a key can be kept",
-        )
     return [value.replace(tzinfo=None, fold=0).isoformat(), tag, value.fold]
 
 
@@ -110,11 +103,10 @@ def _numbers(name: str, numbers: Any) -> Any:
 
 def _zone(walk: Walk, value: Any, depth: int, memo: Memo | None) -> Any:
     walk.foreign += 1
-    tag = zone_payload(value)
-    if tag is None:
-        raise Refusal(UnsupportedValueError, value, "a ZoneInfo without a key cannot be found again")
+    if (flaw := zone_flaw(value)) is not None:
+        raise Refusal(UnsupportedValueError, value, flaw)
     walk.size = 5
-    return tag
+    return zone_payload(value)
 
 
 def _deque(walk: Walk, value: collections.deque[Any], depth: int, memo: Memo | None) -> Any:

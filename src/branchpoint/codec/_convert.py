@@ -42,7 +42,8 @@ from branchpoint.codec._rules import (
     refuse,
 )
 from branchpoint.codec._scalars import scalar_of
-from branchpoint.codec._shape import MAX_DEPTH, fresh_stack, step
+from branchpoint.codec._shape import MAX_DEPTH, step
+from branchpoint.codec._stack import with_room
 from branchpoint.codec._typeexpr import describe_type
 from branchpoint.codec._typenames import bare, is_union
 
@@ -76,11 +77,7 @@ def convert_json(value: Any, tp: Any, *, path: str = "") -> Any:
 
 def _run(conversion: _Conversion, value: Any, tp: Any, path: str) -> Any:
     try:
-        return conversion.convert(value, tp, path, 1)
-    except RecursionError:
-        pass
-    try:
-        return fresh_stack(lambda: conversion.convert(value, tp, path, 1))
+        return with_room(lambda: conversion.convert(value, tp, path, 1))
     except RecursionError:
         raise errors.UnsupportedValueError(
             f"{path or 'the value'}: nests too deeply to be read as {describe_type(tp)}."

@@ -18,9 +18,11 @@ import msgspec
 
 from branchpoint import errors
 from branchpoint.codec._blame import blame, describe_depth
+from branchpoint.codec._defaults import shallow_struct
 from branchpoint.codec._immutable import ATOMS, is_dataclass, is_frozen, is_immutable
 from branchpoint.codec._registry import TypeEntry, entry_for_type
-from branchpoint.codec._shape import MAX_DEPTH, fresh_stack, layout_of, type_name
+from branchpoint.codec._shape import MAX_DEPTH, layout_of, type_name
+from branchpoint.codec._stack import with_room
 
 __all__ = ["copy_value"]
 
@@ -60,10 +62,7 @@ def copy_value(value: Any, *, path: str = "") -> Any:
     if type(value) in ATOMS:
         return value
     try:
-        try:
-            return _copy(value, 1)
-        except RecursionError:  # the stack of the caller was deep already, or the value is
-            return fresh_stack(lambda: _copy(value, 1))
+        return with_room(lambda: _copy(value, 1))
     except _Refused as refused:
         where, culprit = blame(value, refused.value, path)
         raise errors.UnsupportedValueError(
@@ -281,13 +280,9 @@ def _copy_object(value: Any, depth: int) -> Any:
     return new if changed or not is_frozen(cls) else value
 
 
-# Not the `__copy__` that a class may define for itself.
-_shallow: Final[Callable[[Any], Any]] = getattr(msgspec.Struct, "__copy__")  # noqa: B009
-
-
 def _copy_struct(value: Any, depth: int) -> Any:
     cls = type(value)
-    new = _shallow(value)
+    new = shallow_struct(value)
     changed = False
     for name in cls.__struct_fields__:
         item = getattr(value, name)

@@ -12,8 +12,7 @@ from branchpoint.codec._cut import BLOB, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Node
 from branchpoint.codec._format import Notation
 from branchpoint.codec._memo import Memo, Shape
 from branchpoint.codec._parts import Part
-from branchpoint.codec._refusal import Refusal, surrogate_in
-from branchpoint.errors import UnsupportedValueError
+from branchpoint.codec._refusal import NoText, Refusal, surrogate_in
 
 __all__ = ["Cut", "Cutter"]
 
@@ -83,13 +82,8 @@ class Cutter:
         return cut.data, cut.refs
 
     def surrogate(self, tree: Any) -> Refusal:
-        steps = surrogate_in(tree)
-        refusal = Refusal(
-            UnsupportedValueError,
-            "",
-            "it holds a lone surrogate, which has no UTF-8 form; decode or replace it",
-        )
-        refusal.steps = steps or []
+        refusal = NoText()
+        refusal.steps = surrogate_in(tree) or []
         return refusal
 
     def item(self, tree: Any, key: str | None) -> tuple[Node, int]:

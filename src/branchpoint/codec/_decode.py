@@ -6,15 +6,16 @@ a flaw, reported with its path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from branchpoint.codec._defaults import FieldMismatch
-from branchpoint.codec._encode import INT_MAX, INT_MIN
 from branchpoint.codec._flaw import Flaw
-from branchpoint.codec._format import Notation
 from branchpoint.codec._registry import TypeEntry, entry_for_id
-from branchpoint.codec._wiretree import load, nodes_of, reference_in, resolve
+from branchpoint.codec._shape import MAX_DEPTH, type_name
+from branchpoint.codec._source import Source, load, reference_in
+from branchpoint.codec._stack import has_room
+from branchpoint.codec._wiretree import any_list, joined_dict, joined_list, number, tag_in
 from branchpoint.errors import BranchpointError, DataError, UnknownVersionError, UnregisteredTypeError
 
 __all__ = ["Reader", "readers"]
@@ -26,17 +27,31 @@ _NONE: Final = type(None)
 
 
 class Reader:
-    """One decoding; `parts` is where the parts of the value are."""
+    """One decoding of what a source holds.
 
-    __slots__ = ("notation", "parts")
+    Attributes:
+        depth: How many containers stand around the value that is read.
+        limit: The depth at which a container is refused.
+    """
 
-    def __init__(self, notation: Notation, parts: Mapping[str, bytes]) -> None:
-        self.notation = notation
-        self.parts = parts
+    __slots__ = ("depth", "limit", "notation", "parts", "source")
 
-    def read(self, data: bytes) -> Any:
-        """The value of some bytes."""
-        return self.value(load(self.notation, data))
+    def __init__(self, source: Source, limit: int = MAX_DEPTH) -> None:
+        self.source = source
+        self.notation = source.notation
+        self.parts = source.parts
+        self.depth = 0
+        self.limit = limit
+
+    def read(self) -> Any:
+        """The value of the source."""
+        return self.value(load(self.notation, self.source.data))
+
+    def enter(self) -> None:
+        """Count one level more; whoever leaves it sets the depth back."""
+        if self.depth > self.limit:
+            raise Flaw(f"it nests deeper than {MAX_DEPTH} levels, which no value that is kept does")
+        self.depth += 1
 
     def value(self, tree: Any) -> Any:
         """The value of a wire tree; plain containers of the tree are reused."""
@@ -47,10 +62,11 @@ class Reader:
             return self.dict_(tree)
         if kind is str or kind is bool or kind is _NONE:
             return tree
-        return _number(tree, kind)
+        return number(tree, kind)
 
     def items(self, tree: list[Any]) -> list[Any]:
         """The items of a list, in place."""
+        self.enter()
         place = 0
         try:
             for place, item in enumerate(tree):
@@ -62,10 +78,11 @@ class Reader:
                 elif kind is list:
                     self.items(item)
                 else:
-                    _number(item, kind)
+                    number(item, kind)
         except Flaw as flaw:
             flaw.steps.append(place)
             raise
+        self.depth -= 1
         return tree
 
     def dict_(self, tree: dict[str, Any]) -> Any:
@@ -77,6 +94,7 @@ class Reader:
         return self._entries(tree)
 
     def _entries(self, tree: dict[str, Any]) -> dict[str, Any]:
+        self.enter()
         key: Any = None
         try:
             for key, item in tree.items():
@@ -90,35 +108,32 @@ class Reader:
                 elif kind is list:
                     self.items(item)
                 else:
-                    _number(item, kind)
+                    number(item, kind)
         except Flaw as flaw:
             flaw.steps.append(key)
             raise
+        self.depth -= 1
         return tree
 
     def _special(self, tree: dict[str, Any]) -> Any:
         digest = reference_in(tree)
         if digest is not None:
-            return self.value(resolve(self.notation, digest, self.parts))
+            return self.value(self.source.tree(digest))
         if "$l" in tree:
             return self.items(self.list_tree(tree))
         if "$d" in tree:
-            return self._entries(self._joined(tree))
-        type_id = tree.get("$")
-        if type(type_id) is not str:
-            raise Flaw("a key begins with '$' and is no tag")
-        keys = tuple(tree)
-        if keys == ("$", "v"):
-            reader = readers.get(type_id)
-            if reader is not None:
-                return self._builtin(type_id, reader, tree["v"])
-        elif keys != ("$", "n", "v") or type_id in readers:
-            raise Flaw(f"the tag {type_id!r} has other keys than '$', 'n' and 'v'")
-        return self._registered(type_id, tree)
+            return self._entries(joined_dict(self.source, tree))
+        type_id, version = tag_in(tree)
+        if type_id not in readers:
+            return self._registered(type_id, version or 1, tree["v"])
+        if version is not None:
+            raise Flaw(f"the tag {type_id!r} has no version")
+        return self.builtin(type_id, tree["v"])
 
-    def _builtin(self, type_id: str, reader: Callable[[Reader, Any], Any], payload: Any) -> Any:
+    def builtin(self, type_id: str, payload: Any) -> Any:
+        """The value of a builtin tag."""
         try:
-            return reader(self, payload)
+            return readers[type_id](self, payload)
         except (Flaw, BranchpointError):
             raise
         except RecursionError:
@@ -133,67 +148,54 @@ class Reader:
         ) as error:
             raise Flaw(f"the payload of {type_id!r} has another shape ({error})") from error
 
-    def _registered(self, type_id: str, tree: dict[str, Any]) -> Any:
+    def _registered(self, type_id: str, version: int, tree: Any) -> Any:
         entry = entry_for_id(type_id)
         if entry is None:
             raise Flaw(
                 f"no class is registered as {type_id!r}; import the module that registers it before loading",
                 UnregisteredTypeError,
             )
-        version = tree.get("n", 1)
-        if type(version) is not int or version < 1 or ("n" in tree and version == 1):
-            raise Flaw(f"{version!r} is no version of {type_id!r}")
         if version > entry.version:
             raise Flaw(
                 f"it holds {type_id!r} of version {version}, but this program knows versions up to "
                 f"{entry.version}; run a newer program",
                 UnknownVersionError,
             )
-        payload = self.value(tree["v"])
+        inside = (
+            1 if entry.kind == "custom" else 0
+        )  # as in encoding, where a record is one level with its fields
+        self.depth += inside
+        payload = self.value(tree)
+        self.depth -= inside
+        for step in range(version, entry.version):
+            upgrade = entry.upgrades.get(step)
+            if upgrade is not None:
+                payload = _called(
+                    f"the upgrade of {type_id!r} from version {step} to {step + 1}", upgrade, payload
+                )
         try:
-            for step in range(version, entry.version):
-                upgrade = entry.upgrades.get(step)
-                if upgrade is not None:
-                    payload = upgrade(payload)
-            return entry.decoder(payload)
-        except (Flaw, RecursionError):
-            raise
+            value = _called(f"the decoder of {type_id!r}", entry.decoder, payload, f" version {version}")
         except FieldMismatch as mismatch:
             raise Flaw(_mismatch(entry, version, mismatch), UnknownVersionError) from None
-        except DataError as error:
-            raise Flaw(str(error), type(error)) from error
-        except Exception as error:
+        if type(value) is not entry.cls:
             raise Flaw(
-                f"the decoder of {type_id!r} refused version {version} ({type(error).__name__}: {error})"
-            ) from error
+                f"the decoder of {type_id!r} returned a {type_name(type(value))}, not a {type_name(entry.cls)}"
+            )
+        return value
 
     # Payloads of builtin tags.
 
     def list_tree(self, tree: Any) -> list[Any]:
         """The items of a list that may be cut, still as wire trees."""
-        if type(tree) is list:
-            return tree
-        if type(tree) is dict and "$l" in tree:
-            return [item for leaf in nodes_of(self.notation, tree, False, self.parts) for item in leaf]
-        raise Flaw("a list is expected here")
-
-    def _joined(self, tree: Any) -> dict[str, Any]:
-        joined: dict[str, Any] = {}
-        count = 0
-        for leaf in nodes_of(self.notation, tree, True, self.parts):
-            joined.update(leaf)
-            count += len(leaf)
-        if len(joined) != count:
-            raise Flaw("a key comes twice in a cut dict")
-        return joined
+        return joined_list(self.source, tree)
 
     def any_list(self, tree: Any) -> list[Any]:
         """The items of a list that may be cut or a part of its own, still as wire trees."""
-        digest = reference_in(tree)
-        return self.list_tree(tree if digest is None else resolve(self.notation, digest, self.parts))
+        return any_list(self.source, tree)
 
     def pairs(self, tree: Any) -> list[tuple[Any, Any]]:
         """Keys and values of a mapping with any keys."""
+        self.enter()
         found = []
         for place, item in enumerate(self.any_list(tree)):
             try:
@@ -210,16 +212,24 @@ class Reader:
             except Flaw as flaw:
                 flaw.steps.append(live)
                 raise
+        self.depth -= 1
         return found
 
 
-def _number(value: Any, kind: type[Any]) -> Any:
-    if kind is int:
-        if INT_MIN <= value <= INT_MAX:
-            return value
-    elif kind is float and value - value == 0.0:
-        return value
-    raise Flaw(f"a {kind.__name__} like this is not written without a tag")
+def _called(what: str, function: Callable[[Any], Any], payload: Any, which: str = "") -> Any:
+    """Call what a developer registered; its errors are told with its name, and the path is added above."""
+    try:
+        return function(payload)
+    except (Flaw, FieldMismatch):
+        raise
+    except RecursionError as error:
+        if not has_room():
+            raise  # maybe the caller stands deep; it is called again on a fresh stack
+        raise Flaw(f"{what} never ends (RecursionError)") from error
+    except DataError as error:
+        raise Flaw(str(error), type(error)) from error
+    except Exception as error:
+        raise Flaw(f"{what} refused{which} ({type(error).__name__}: {error})") from error
 
 
 def _mismatch(entry: TypeEntry, version: int, mismatch: FieldMismatch) -> str:

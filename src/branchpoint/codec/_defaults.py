@@ -4,6 +4,7 @@ The payload of a record is a dict of its fields in declared order, so data survi
 added with a default. Fields come back exactly as saved: no `__init__`, `__post_init__`, converter
 or validator runs. What a program has put on an instance beside its fields is kept under
 `"__dict__"`, which no field can be called; what a `cached_property` left there is derived and is not.
+A field of a Struct that is `msgspec.UNSET` is left out; an absent field that declares UNSET is UNSET again.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import operator
+import typing
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
 
 from branchpoint.codec._shape import layout_of
+from branchpoint.codec._typenames import bare, is_union
 from branchpoint.errors import UnsupportedValueError
 
-__all__ = ["FieldMismatch", "codec_for", "is_enum"]
+__all__ = ["FieldMismatch", "codec_for", "is_enum", "shallow_struct"]
 
 Kind = Literal["dataclass", "struct", "enum", "namedtuple"]
 Codec = tuple[Kind, Callable[[Any], Any], Callable[[Any], Any]]
@@ -131,23 +134,38 @@ def _struct_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
     extras = _extras_of(cls, frozenset(names))
     blank = _blank_struct(cls, names)
     force = msgspec.structs.force_setattr
+    unset = tuple(field.name for field in msgspec.structs.fields(cls) if _may_be_unset(field))
 
     def encode(value: Any) -> Any:
         payload = dict(zip(names, get(value), strict=True))
+        for name in unset:
+            if payload[name] is msgspec.UNSET:
+                del payload[name]
         if extras is not None and (found := extras(value)):
             payload[EXTRA] = found
         return payload
 
     def decode(payload: Any) -> Any:
-        fields, extra = _fields(payload, names, defaults, ())
-        value = blank.__copy__()
+        fields, extra = _fields(payload, names, defaults, unset)
+        value = shallow_struct(blank)
         for name in names:
-            force(value, name, fields[name])
+            force(value, name, fields.get(name, msgspec.UNSET))
         if extra:
             value.__dict__.update(extra)
         return value
 
     return encode, decode
+
+
+# Not the `__copy__` that a class may define for itself.
+shallow_struct: Final[Callable[[Any], Any]] = getattr(msgspec.Struct, "__copy__")  # noqa: B009
+
+
+def _may_be_unset(field: Any) -> bool:
+    """Whether UNSET is one of the values that a field declares."""
+    tp = bare(field.type)
+    members = typing.get_args(tp) if is_union(tp) else (tp,)
+    return field.default is msgspec.UNSET or msgspec.UnsetType in members
 
 
 def _blank_struct(cls: Any, names: tuple[str, ...]) -> Any:

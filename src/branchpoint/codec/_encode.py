@@ -21,13 +21,14 @@ from branchpoint.codec._parts import Encoded
 from branchpoint.codec._refusal import Refusal, TooDeep, refuse
 from branchpoint.codec._registry import TypeEntry, by_type, entry_for_type
 from branchpoint.codec._shape import MAX_DEPTH
+from branchpoint.codec._source import mentions
+from branchpoint.codec._stack import has_room
 from branchpoint.codec._tokens import item_token, proves
-from branchpoint.errors import BranchpointError, UnsupportedValueError
+from branchpoint.codec._wiretree import INT_MAX, INT_MIN
+from branchpoint.errors import BranchpointError, UnregisteredTypeError, UnsupportedValueError
 
 __all__ = ["Cut", "Handler", "Walk", "handlers"]
 
-INT_MIN: Final = -(2**63)
-INT_MAX: Final = 2**64 - 1
 _NONE: Final = type(None)
 _SURELY: Final = 512  # a list of more items is over one blob in any case
 
@@ -249,10 +250,15 @@ class Walk(Cutter):
             payload = entry.encoder(value)
         except Refusal:
             raise
-        except RecursionError:
-            raise
+        except RecursionError as error:
+            if not has_room():
+                raise  # maybe the caller stands deep; it is called again on a fresh stack
+            reason = f"the encoder of {entry.type_id!r} never ends (RecursionError)"
+            raise Refusal(UnsupportedValueError, value, reason) from error
         except BranchpointError as error:
-            raise Refusal(UnsupportedValueError, value, str(error)) from error
+            unknown = isinstance(error, UnregisteredTypeError)
+            kind = UnregisteredTypeError if unknown else UnsupportedValueError
+            raise Refusal(kind, value, str(error)) from error
         except Exception as error:
             reason = f"the encoder of {entry.type_id!r} raised {type(error).__name__}: {error}"
             raise Refusal(UnsupportedValueError, value, reason) from error
@@ -271,7 +277,7 @@ class Walk(Cutter):
         if len(refs) == 1 and data == notation.reference(refs[0].digest):
             part = refs[0]
             data, refs = part.data, part.refs
-            cut = bool(refs) or notation.marker in data
+            cut = bool(refs) or mentions(notation, data)
         self.size = len(data) - 1
         if cut:
             return Cut(data, refs, len(data))

@@ -21,7 +21,8 @@ from branchpoint import errors
 from branchpoint.codec._atomtokens import ATOM_TOKENS, Foreign, Given, Same, base_token
 from branchpoint.codec._parts import Encoded, Part
 from branchpoint.codec._registry import entry_for_type
-from branchpoint.codec._shape import MAX_DEPTH, attributes, fresh_stack, layout_of, type_name
+from branchpoint.codec._shape import MAX_DEPTH, attributes, layout_of, type_name
+from branchpoint.codec._stack import with_room
 
 __all__ = ["fingerprint"]
 
@@ -64,11 +65,7 @@ def fingerprint(value: Any, *, containers_only: bool = False) -> object:
     if _is_plain(value):
         return marshal.dumps(value, _MARSHAL_VERSION)
     try:
-        return _Walk(containers_only).token(value)
-    except RecursionError:  # the stack of the caller was deep already, or the value is
-        pass
-    try:
-        return fresh_stack(lambda: _Walk(containers_only).token(value))
+        return with_room(lambda: _Walk(containers_only).token(value))
     except RecursionError:
         raise errors.UnsupportedValueError(
             f"A value of type {type_name(type(value))} nests too deeply to be compared. "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from branchpoint.codec._shape import step
 from branchpoint.errors import BranchpointError, CorruptCheckpointError
 
 __all__ = ["Flaw", "flaw_error"]
+
+
+_LONGEST: Final = 64
 
 
 class Flaw(Exception):
@@ -28,6 +31,8 @@ class Flaw(Exception):
 
 def flaw_error(flaw: Flaw, path: str) -> BranchpointError:
     """The error the caller sees, with the full path."""
-    for one in reversed(flaw.steps):
+    for one in flaw.steps[: -_LONGEST - 1 : -1]:
         path = step(path, one)
+    if len(flaw.steps) > _LONGEST:
+        path += "..."
     return flaw.error(f"stored data {f'at {path}' if path else 'of a value'} cannot be read: {flaw.reason}")

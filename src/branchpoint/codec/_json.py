@@ -21,7 +21,8 @@ from branchpoint import errors
 from branchpoint.codec._models import dump_model, is_model
 from branchpoint.codec._registry import TypeEntry, entry_for_type
 from branchpoint.codec._scalars import scalar_of
-from branchpoint.codec._shape import MAX_DEPTH, fresh_stack, step, type_name
+from branchpoint.codec._shape import MAX_DEPTH, step, type_name
+from branchpoint.codec._stack import with_room
 
 __all__ = ["to_json"]
 
@@ -38,11 +39,7 @@ def to_json(value: Any) -> Any:
         UnsupportedValueError: A part has no JSON form, contains itself or nests deeper than 256.
     """
     try:
-        return _plain(value, "", 1)
-    except RecursionError:
-        pass
-    try:
-        return fresh_stack(lambda: _plain(value, "", 1))
+        return with_room(lambda: _plain(value, "", 1))
     except RecursionError:
         raise errors.UnsupportedValueError(
             f"A value of type {type_name(type(value))} nests too deeply."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from branchpoint.codec._flaw import Flaw
 from branchpoint.codec._format import Notation
 from branchpoint.codec._parts import Encoded, Part
-from branchpoint.codec._wiretree import load, mentioned, reference_in
+from branchpoint.codec._source import Source, leaves_of, load, mentioned, reference_in
 
 __all__ = ["encoded_of", "entries_of", "items_of"]
 
@@ -24,65 +24,64 @@ def encoded_of(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> E
     return Encoded(data, refs, bool(digests))
 
 
-def items_of(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> list[bytes]:
+def items_of(source: Source, data: bytes) -> list[bytes]:
     """The encodings of the items of a stored list."""
-    data = _landed(notation, data, parts)
-    kind = _split(notation, data)
+    kind = _split(source.notation, _landed(source, data))
     if isinstance(kind, list):
         return kind
     if set(kind) != {"$l"}:
         raise Flaw("a list is expected here")
-    return [item for leaf in _leaves(notation, kind["$l"], "$l", parts) for item in leaf]
+    return [item for leaf in _leaves(source, kind, "$l") for item in leaf]
 
 
-def entries_of(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> dict[str, bytes]:
+def entries_of(source: Source, data: bytes) -> dict[str, bytes]:
     """The keys and the encodings of the values of a stored dict whose keys are text."""
-    data = _landed(notation, data, parts)
-    kind = _split(notation, data)
+    kind = _split(source.notation, _landed(source, data))
     if isinstance(kind, list):
         raise Flaw("a dict is expected here")
     if "$d" in kind:
         joined: dict[str, bytes] = {}
         count = 0
-        for leaf in _leaves(notation, kind["$d"], "$d", parts):
-            joined.update(leaf)
+        for leaf in _leaves(source, kind, "$d"):
+            joined.update(_plain(leaf))
             count += len(leaf)
         if len(joined) != count:
             raise Flaw("a key comes twice in a cut dict")
         return joined
     if "$" in kind:
-        return _tagged(notation, kind, parts)
-    return kind
+        return _tagged(source, kind)
+    return _plain(kind)
 
 
-def _tagged(notation: Notation, kind: dict[str, bytes], parts: Mapping[str, bytes]) -> dict[str, bytes]:
+def _plain(entries: dict[str, bytes]) -> dict[str, bytes]:
+    if any(key[:1] == "$" for key in entries):
+        raise Flaw("a plain dict has text keys that do not begin with '$'")
+    return entries
+
+
+def _tagged(source: Source, kind: dict[str, bytes]) -> dict[str, bytes]:
     """A dict whose keys are text, some of which begin with `$`."""
-    if tuple(kind) != ("$", "v") or notation.decode(kind["$"]) != "dict":
+    if tuple(kind) != ("$", "v") or load(source.notation, kind["$"]) != "dict":
         raise Flaw("a dict is expected here")
     found: dict[str, bytes] = {}
-    for pair in items_of(notation, kind["v"], parts):
-        both = items_of(notation, pair, parts)
-        key = load(notation, both[0]) if len(both) == 2 else None
-        digest = reference_in(key)
-        if digest is not None:
-            key = load(notation, _landed(notation, both[0], parts))
+    pairs = items_of(source, kind["v"])
+    for pair in pairs:
+        both = items_of(source, pair)
+        key = load(source.notation, _landed(source, both[0])) if len(both) == 2 else None
         if type(key) is not str:
             raise Flaw("a dict with text keys is expected here")
         found[key] = both[1]
+    if len(found) != len(pairs):
+        raise Flaw("a key comes twice")
     return found
 
 
-def _landed(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> bytes:
+def _landed(source: Source, data: bytes) -> bytes:
     """The data itself, or that of the part it refers to."""
-    if len(data) > 64 or notation.marker not in data:
+    if len(data) > 64 or source.notation.marker not in data:
         return data
-    digest = reference_in(load(notation, data))
-    if digest is None:
-        return data
-    try:
-        return parts[digest]
-    except KeyError:
-        raise Flaw(f"the part {digest} is missing") from None
+    digest = reference_in(load(source.notation, data))
+    return data if digest is None else source.bytes_of(digest)
 
 
 def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
@@ -93,7 +92,7 @@ def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
     except msgspec.DecodeError:
         try:
             result = {key: bytes(item) for key, item in notation.split_dict(data).items()}
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError) as error:
             raise Flaw(f"a list or a dict is expected here ({error})") from None
         again = notation.join_dict([notation.entry(key, item) for key, item in result.items()])
     if again != data:
@@ -103,17 +102,16 @@ def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
     return result  # type: ignore[no-any-return]
 
 
-def _leaves(notation: Notation, below: bytes, name: str, parts: Mapping[str, bytes]) -> list[Any]:
-    leaves: list[Any] = []
-    nodes = _split(notation, below)
-    if not isinstance(nodes, list):
-        raise Flaw("a node of a cut value has another shape")
-    for node in nodes:
-        inner = _split(notation, _landed(notation, node, parts))
+def _leaves(source: Source, root: dict[str, bytes], name: str) -> Iterator[Any]:
+    def opened(node: Any) -> tuple[bool, Any]:
+        inner = node if node is root else _split(source.notation, _landed(source, node))
         if isinstance(inner, dict) and name in inner:
-            leaves.extend(_leaves(notation, inner[name], name, parts))
-        elif isinstance(inner, dict if name == "$d" else list):
-            leaves.append(inner)
-        else:
+            below = _split(source.notation, inner[name])
+            if len(inner) != 1 or not isinstance(below, list) or not below:
+                raise Flaw("a node of a cut value has another shape")
+            return True, below
+        if not isinstance(inner, dict if name == "$d" else list):
             raise Flaw("a node of a cut value is of another kind")
-    return leaves
+        return False, inner
+
+    return leaves_of(root, opened)

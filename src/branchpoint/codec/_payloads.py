@@ -17,9 +17,9 @@ from typing import Any
 
 from branchpoint.codec._builtin import date_time_payload, decimal_text
 from branchpoint.codec._decode import Reader, readers
-from branchpoint.codec._encode import INT_MAX, INT_MIN
 from branchpoint.codec._flaw import Flaw
 from branchpoint.codec._tags import FACTORIES
+from branchpoint.codec._wiretree import INT_MAX, INT_MIN
 from branchpoint.errors import DataError
 
 __all__: list[str] = []
@@ -205,7 +205,9 @@ def _deque(reader: Reader, payload: Any) -> collections.deque[Any]:
     maxlen, items = reader.list_tree(payload)
     if maxlen is not None and (type(maxlen) is not int or maxlen < 0):
         raise Flaw("the length of a deque is an int from 0")
+    reader.depth += 1
     values = reader.items(reader.any_list(items))
+    reader.depth -= 1
     if maxlen is not None and len(values) > maxlen:
         raise Flaw("a deque is longer than its bound")
     return collections.deque(values, maxlen)
@@ -224,7 +226,10 @@ def _defaultdict(reader: Reader, payload: Any) -> Any:
     if name is not None and (type(name) is not str or name not in FACTORIES):
         raise Flaw(f"{name!r} is no factory of a defaultdict")
     factory = None if name is None else FACTORIES[name]
-    return _unique(reader.pairs(items), collections.defaultdict(factory))
+    reader.depth += 1
+    found = reader.pairs(items)
+    reader.depth -= 1
+    return _unique(found, collections.defaultdict(factory))
 
 
 def _range(reader: Reader, payload: Any) -> range:

@@ -93,8 +93,17 @@ def codec_for(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         allows_extra = cls.model_config.get("extra") == "allow"
         if extra and not allows_extra:
             raise FieldMismatch(f"it takes no extra fields any more, but {sorted(extra)} were saved")
-        put(value, "__pydantic_extra__", (extra or {}) if allows_extra else None)
-        put(value, "__pydantic_private__", _private(cls, private))
+        wanted = (
+            ("__pydantic_extra__", (extra or {}) if allows_extra else None),
+            (
+                "__pydantic_private__",
+                _private(cls, private),
+            ),
+        )
+        for name, found in wanted:
+            # A root model says None at its class, where setting it would add to the instance's __dict__.
+            if found is not None or not cls.__pydantic_root_model__:
+                put(value, name, found)
         return value
 
     return encode, decode

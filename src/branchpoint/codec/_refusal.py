@@ -5,12 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any, Final
 
-from branchpoint.codec._blame import describe_depth
+from branchpoint.codec._blame import describe_depth, text_without_form
 from branchpoint.codec._registry import by_type
 from branchpoint.codec._shape import step, type_name
 from branchpoint.errors import BranchpointError, UnregisteredTypeError, UnsupportedValueError
 
-__all__ = ["Refusal", "TooDeep", "error_for", "refuse", "surrogate_in"]
+__all__ = ["NoText", "Refusal", "TooDeep", "depth_error", "error_for", "refuse", "surrogate_in", "text_error"]
 
 _NEVER: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (type, "keep the type id of a registered class as text instead"),
@@ -44,6 +44,17 @@ class Refusal(Exception):
         self.value = value
         self.reason = reason
         self.steps: list[Any] = []
+
+
+class NoText(Refusal):
+    """A text with a lone surrogate; where it is in the value is found out afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            UnsupportedValueError,
+            "",
+            "it holds a lone surrogate, which has no UTF-8 form; decode or replace it",
+        )
 
 
 class TooDeep(Exception):
@@ -80,6 +91,16 @@ def error_for(refusal: Refusal, path: str) -> BranchpointError:
     return refusal.error(
         f"a value of type {type_name(type(refusal.value))} {where} cannot be kept: {refusal.reason}"
     )
+
+
+def text_error(refusal: NoText, root: Any, path: str) -> BranchpointError:
+    """The error for a text without UTF-8 form, with the path to it in the live value."""
+    found = text_without_form(root, path)
+    if found is None:  # an encoder made it up on the way
+        return error_for(refusal, path)
+    path, refusal.value = found
+    refusal.steps = []
+    return error_for(refusal, path)
 
 
 def depth_error(root: Any, path: str) -> UnsupportedValueError:

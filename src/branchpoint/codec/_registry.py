@@ -41,6 +41,7 @@ class TypeEntry:
         copy: The developer's copy by value, or None.
         fingerprint: The developer's equality token of a value, or None.
         kind: Which default codec is in use, "custom" for the developer's own.
+        refused: Why its encoder takes no value, for a parametrised model that no text can name; else "".
     """
 
     cls: type[Any]
@@ -54,6 +55,7 @@ class TypeEntry:
     copy: Callable[[Any], Any] | None
     fingerprint: Callable[[Any], Any] | None
     kind: Kind = "custom"
+    refused: str = ""
 
 
 # Read without a lock on hot paths; changed only under the lock and only in place.
@@ -61,7 +63,8 @@ by_type: dict[type[Any], TypeEntry] = {}
 by_id: dict[str, TypeEntry] = {}
 # Parametrised pydantic models are found through their registered origin; kept apart, so that
 # `isolated_registry` and a later registration of exactly that class both see a clean table.
-_derived: dict[type[Any], TypeEntry] = {}
+derived: dict[type[Any], TypeEntry] = {}
+named: dict[str, TypeEntry] = {}
 _lock = threading.RLock()
 
 
@@ -224,7 +227,7 @@ def _register(
                 f"{name} is already registered as {earlier.type_id!r}; one class has one type id, and "
                 f"{identifier!r} would make the data written so far unreadable"
             )
-        _derived.clear()
+        _forget()
         by_type[cls] = entry
         by_id[identifier] = entry
 
@@ -256,6 +259,10 @@ def _checked_id(cls: type[Any], type_id: str | None, name: str) -> str:
             f"{name}: a type id is a text without spaces, quotes, commas, brackets and '|', and does not "
             f"begin with '$'; {type_id!r} is not"
         )
+    try:
+        type_id.encode()
+    except UnicodeEncodeError:
+        raise DefinitionError(f"{name}: the type id {type_id!r} has no UTF-8 form; choose another") from None
     if type_id in BUILTIN_TAGS:
         raise DefinitionError(f"{name}: the type id {type_id!r} belongs to the format itself; choose another")
     return type_id
@@ -264,71 +271,39 @@ def _checked_id(cls: type[Any], type_id: str | None, name: str) -> str:
 def entry_for_type(cls: type[Any]) -> TypeEntry | None:
     """Return the entry of exactly this class, or None; a base class does not count.
 
-    A parametrised pydantic model is found when its origin is registered and its arguments can be
-    written as a type expression.
+    A parametrised pydantic model is found when its origin is registered.
     """
     entry = by_type.get(cls)
     if entry is None and "pydantic" in sys.modules:
-        entry = _derived.get(cls) or _derive(cls)
+        entry = derived.get(cls)
+        if entry is None and _pydantic.parameters(cls)[0] is not None:
+            from branchpoint.codec._generics import derive  # it builds on this file
+
+            with _lock:
+                entry = derive(cls)
     return entry
 
 
 def entry_for_id(type_id: str) -> TypeEntry | None:
     """Return the entry with this type id, or None."""
-    entry = by_id.get(type_id)
+    entry = by_id.get(type_id) or named.get(type_id)
     if entry is None and type_id.endswith("]"):
-        entry = _derive_id(type_id)
+        from branchpoint.codec._generics import derive_id
+
+        with _lock:
+            entry = derive_id(type_id)
     return entry
 
 
-def _derive(cls: type[Any]) -> TypeEntry | None:
-    origin, arguments = _pydantic.parameters(cls)
-    base = by_type.get(origin) if origin is not None else None
-    if base is None:
-        return None
-    from branchpoint.codec._typeexpr import type_expression  # it builds on this file
-
-    if base.kind == "pydantic":
-        encoder, decoder = _pydantic.codec_for(cls)
-    else:
-        encoder, decoder = base.encoder, base.decoder
-    entry = TypeEntry(
-        cls=cls,
-        type_id=f"{base.type_id}[{', '.join(type_expression(argument) for argument in arguments)}]",
-        version=base.version,
-        encoder=encoder,
-        decoder=decoder,
-        upgrades=base.upgrades,
-        json_schema=base.json_schema,
-        immutable=base.immutable,
-        copy=base.copy,
-        fingerprint=base.fingerprint,
-        kind=base.kind,
-    )
-    with _lock:
-        _derived[cls] = entry
-    return entry
-
-
-def _derive_id(type_id: str) -> TypeEntry | None:
-    opened = type_id.find("[")
-    base = by_id.get(type_id[:opened])
-    if base is None or not _pydantic.is_model(base.cls):
-        return None
-    from branchpoint.codec._typeexpr import parse_type_expression
-
-    try:
-        arguments = parse_type_expression(f"tuple{type_id[opened:]}").__args__
-        cls = base.cls[arguments]
-    except (TypeError, ValueError):  # UnregisteredTypeError is one too: then nothing of that id is known
-        return None
-    entry = entry_for_type(cls)
-    return entry if entry is not None and entry.type_id == type_id else None
+def _forget() -> None:
+    derived.clear()
+    named.clear()
 
 
 def is_registered(cls: type[Any]) -> bool:
     """Whether values whose type is exactly `cls` are kept by a registered codec."""
-    return entry_for_type(cls) is not None
+    entry = entry_for_type(cls)
+    return entry is not None and not entry.refused
 
 
 def type_id_of(cls: type[Any]) -> str:
@@ -372,4 +347,4 @@ def isolated_registry() -> Iterator[None]:
             by_type.update(types)
             by_id.clear()
             by_id.update(ids)
-            _derived.clear()
+            _forget()

@@ -7,16 +7,14 @@ the class. What a `functools.cached_property` has left in `__dict__` is derived,
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import struct
-import threading
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import MemberDescriptorType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-__all__ = ["MAX_DEPTH", "Layout", "attributes", "children", "fresh_stack", "layout_of", "step", "type_name"]
+__all__ = ["MAX_DEPTH", "Layout", "attributes", "children", "layout_of", "step", "type_name"]
 
 MAX_DEPTH: Final = 256
 """How deep a value may nest; the same bound for copying, converting and encoding."""
@@ -25,8 +23,6 @@ _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for every class made by a
 _POINTER: Final = struct.calcsize("P")
 _MAX_LAYOUTS: Final = 4096
 
-_Result = TypeVar("_Result")
-
 
 class Layout:
     """How instances of one class keep their attributes.
@@ -34,7 +30,7 @@ class Layout:
     Attributes:
         pure: Whether slots and `__dict__` are all there is; not so for what C code keeps fields in.
         native: `object` for pure classes, else the builtin or C class that instances build on.
-        slots: The member descriptors of all `__slots__`, bases first.
+        slots: The member descriptors of all `__slots__`, bases first; not the hash that a Struct caches.
         derived: Names that a `cached_property` may leave in `__dict__`.
         has_dict: Whether instances have a `__dict__`.
     """
@@ -50,7 +46,9 @@ class Layout:
                     found[f"{base.__qualname__}.{name}" if name in found else name] = member
                 elif isinstance(member, functools.cached_property):
                     derived.add(member.attrname or name)
-        self.slots: tuple[tuple[str, MemberDescriptorType], ...] = tuple(found.items())
+        self.slots: tuple[tuple[str, MemberDescriptorType], ...] = tuple(
+            (name, member) for name, member in found.items() if name != "__msgspec_cached_hash__"
+        )
         self.derived: frozenset[str] = frozenset(derived)
         self.has_dict: bool = cls.__dictoffset__ != 0
         # The test that object.__reduce_ex__ makes before it takes an object for its attributes alone.
@@ -127,26 +125,3 @@ def type_name(cls: type) -> str:
     if cls.__module__ == "builtins":
         return cls.__qualname__
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def fresh_stack(function: Callable[[], _Result]) -> _Result:
-    """Run `function` on a new thread, so that the depth of the caller's own stack does not count.
-
-    Context variables are those of the caller. What `function` raises is raised here.
-    """
-    results: list[_Result] = []
-    errors: list[BaseException] = []
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            results.append(context.run(function))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="branchpoint-deep-value", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]

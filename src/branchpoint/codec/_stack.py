@@ -8,13 +8,19 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-__all__ = ["with_room"]
+__all__ = ["has_room", "with_room"]
 
 _Result = TypeVar("_Result")
 
 _STACK: Final = 64 * 1024 * 1024  # address space, touched only as far as it is used
 _FRAMES: Final = 4_000  # over four times what the deepest value takes
+_NAME: Final = "branchpoint-deep-value"
 _one_at_a_time = threading.Lock()  # stack size and recursion limit belong to the whole process
+
+
+def has_room() -> bool:
+    """Whether this already runs on the larger stack, so that a recursion without end is just that."""
+    return threading.current_thread().name == _NAME
 
 
 def with_room(function: Callable[[], _Result]) -> _Result:
@@ -26,7 +32,8 @@ def with_room(function: Callable[[], _Result]) -> _Result:
     try:
         return function()
     except RecursionError:
-        pass
+        if has_room():
+            raise
     results: list[_Result] = []
     errors: list[BaseException] = []
     context = contextvars.copy_context()
@@ -41,7 +48,7 @@ def with_room(function: Callable[[], _Result]) -> _Result:
         stack, frames = threading.stack_size(_STACK), sys.getrecursionlimit()
         sys.setrecursionlimit(max(frames, _FRAMES))
         try:
-            thread = threading.Thread(target=work, name="branchpoint-deep-value", daemon=True)
+            thread = threading.Thread(target=work, name=_NAME, daemon=True)
             thread.start()
             thread.join()
         finally:

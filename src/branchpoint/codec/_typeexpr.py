@@ -6,11 +6,17 @@ the names of builtin and standard types listed here and of the type ids of regis
 
 What a text cannot say is left out by rule: `Annotated` metadata, the name of a `NewType`, a type
 variable (its bound stands for it). `Optional` and `Union` are written with `|`.
+
+The arguments of a pydantic model are the exception, since another spelling makes another class: they
+are written exactly or not at all. There `A | B` means what Python's operator gives, other
+spellings are `typing.Union[A, B]`, `typing.List[A]`, `NoneType`.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
 import types
 import typing
@@ -18,11 +24,15 @@ from enum import Enum
 from typing import Any, Final
 
 from branchpoint import errors
+from branchpoint.codec._pydantic import is_model
 from branchpoint.codec._registry import entry_for_id, entry_for_type
 from branchpoint.codec._shape import type_name
-from branchpoint.codec._typenames import ARITY, NAMES, TYPES, bare, is_union
+from branchpoint.codec._typenames import ARITY, EXACT, NAMES, SPELLINGS, TYPES, bare, is_union
 
-__all__ = ["describe_type", "parse_type_expression", "type_expression"]
+__all__ = [
+    "describe_type", "exact_arguments", "loose_arguments", "parse_arguments", "parse_type_expression",
+    "type_expression",
+]  # fmt: skip
 
 _TOKEN: Final = re.compile(r'\s*(b?"(?:[^"\\]|\\.)*"|[\[\]|,]|[^\s\[\]|,"\']+)')
 _INT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -112,6 +122,77 @@ def _literal_text(value: Any) -> str:
     raise errors.DefinitionError(f"Literal[{value!r}] cannot be written as a type expression")
 
 
+def loose_arguments(arguments: tuple[Any, ...]) -> str:
+    """The arguments of a generic class, whatever their spelling is."""
+    return ", ".join(map(_argument_text, arguments))
+
+
+def exact_arguments(arguments: tuple[Any, ...]) -> str:
+    """The arguments of a pydantic model, from which `parse_arguments` makes equal ones.
+
+    Raises:
+        DefinitionError: An argument has no text that says all of it.
+        UnregisteredTypeError: A class in an argument is not registered.
+    """
+    return ", ".join(_exact(argument, outer=True) for argument in arguments)
+
+
+def _exact(tp: Any, *, outer: bool = False) -> str:
+    if tp is Ellipsis:
+        return "..."
+    if tp is None or tp is type(None):
+        return "None" if tp is None else "NoneType"
+    if bare(tp) is not tp:
+        raise errors.DefinitionError(f"{tp!r} says more than a stored name can")
+    arguments = typing.get_args(tp)
+    if is_union(tp):
+        members = ["None" if member is type(None) else _exact(member) for member in arguments]
+        # Inside other arguments, typing and pydantic take both spellings of a union for one.
+        if not outer or type(_joined(arguments)) is type(tp):
+            return " | ".join(members)
+        return f"typing.Union[{', '.join(members)}]"
+    origin = typing.get_origin(tp)
+    if origin is None or origin is typing.Literal:
+        name = type_expression(tp)
+        if isinstance(tp, type) and tp not in NAMES:
+            entry = entry_for_type(tp)
+            if entry is None or entry.refused or name in EXACT:
+                if entry is None:
+                    raise errors.UnregisteredTypeError(f"{name!r} is not registered")
+                raise errors.DefinitionError(f"{name!r}: {entry.refused or 'the name means something else'}")
+        return name
+    known = origin in NAMES and type(tp) is not types.GenericAlias
+    head = SPELLINGS[origin] if known and origin in SPELLINGS else _class_text(origin)
+    if not hasattr(tp, "__args__"):
+        return head
+    return f"{head}[{', '.join(map(_exact, arguments)) or '()'}]"
+
+
+def _joined(members: tuple[Any, ...]) -> Any:
+    """`A | B | ...`, which is not always what `Union[A, B, ...]` is."""
+    try:
+        return functools.reduce(operator.or_, members)
+    except TypeError:
+        return typing.Union[members]  # noqa: UP007
+
+
+def parse_arguments(text: str) -> tuple[Any, ...]:
+    """Read what `exact_arguments` wrote.
+
+    Raises:
+        UnregisteredTypeError: The text names a class that is not registered in this process.
+        CorruptCheckpointError: The text is no list of arguments.
+    """
+    parser = _Parser(text, exact=True)
+    arguments = [parser.union(0)]
+    while parser.token == ",":
+        parser.advance()
+        arguments.append(parser.union(0))
+    if parser.token is not None:
+        raise parser.fault()
+    return tuple(arguments)
+
+
 def parse_type_expression(text: str) -> Any:
     """Read a text that `type_expression` wrote.
 
@@ -134,8 +215,9 @@ def parse_type_expression(text: str) -> Any:
 class _Parser:
     """Recursive descent over the tokens of one expression."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, exact: bool = False) -> None:
         self.text = text
+        self.exact = exact
         self.place = 0
         self.token: str | None = None
         self.advance()
@@ -174,7 +256,9 @@ class _Parser:
         while self.token == "|":
             self.advance()
             members.append(self.term(depth))
-        return members[0] if len(members) == 1 else typing.Union[tuple(members)]  # noqa: UP007
+        if len(members) == 1:
+            return members[0]
+        return _joined(tuple(members)) if self.exact else typing.Union[tuple(members)]  # noqa: UP007
 
     def name(self) -> str:
         name = self.token
@@ -188,37 +272,52 @@ class _Parser:
         if name == "Literal":
             return self.literal()
         known = TYPES.get(name)
+        if known is None and self.exact:
+            known = EXACT.get(name)
         if known is None and name != "None":
             entry = entry_for_id(name)
             if entry is None:
                 raise self.unknown(name)
             known = entry.cls
         if self.token != "[":
+            if name == "typing.Union":
+                raise self.fault()
             return known
         self.advance()
-        arguments: list[Any] = []
-        if name == "tuple" and self.token == "()":
-            self.advance()
-        else:
-            arguments.append(self.union(depth + 1))
-            while self.token == ",":
-                self.advance()
-                if name == "tuple" and len(arguments) == 1 and self.token == "...":
-                    self.advance()
-                    arguments.append(Ellipsis)
-                    break
-                arguments.append(self.union(depth + 1))
+        exact, self.exact = self.exact, self.exact or is_model(known)
+        arguments = self.arguments(name, depth)
+        self.exact = exact
         self.take("]")
-        return self.generic(name, known, tuple(arguments))
+        return self.generic(name, known, arguments)
+
+    def arguments(self, name: str, depth: int) -> tuple[Any, ...]:
+        arguments: list[Any] = []
+        several = name in ("tuple", "typing.Tuple")
+        if several and self.token == "()":
+            self.advance()
+            return ()
+        arguments.append(self.union(depth + 1))
+        while self.token == ",":
+            self.advance()
+            if several and len(arguments) == 1 and self.token == "...":
+                self.advance()
+                arguments.append(Ellipsis)
+                break
+            arguments.append(self.union(depth + 1))
+        return tuple(arguments)
 
     def generic(self, name: str, known: Any, arguments: tuple[Any, ...]) -> Any:
         if name in TYPES or name == "None":
             if name != "tuple" and ARITY.get(name) != len(arguments):
                 raise self.fault()
             return types.GenericAlias(known, arguments)
+        if is_model(known):
+            entry = entry_for_id(f"{name}[{exact_arguments(arguments)}]")
+            if entry is not None:
+                return entry.cls
         try:
             return known[arguments]
-        except TypeError:  # the registered class takes other arguments, or none
+        except TypeError:  # the class takes other arguments, or none
             raise self.fault() from None
 
     def literal(self) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import typing_extensions
 
-__all__ = ["ARITY", "NAMES", "TYPES", "bare", "is_union"]
+__all__ = ["ARITY", "EXACT", "NAMES", "SPELLINGS", "TYPES", "bare", "is_union"]
 
 TYPES: Final[dict[str, Any]] = {
     "Any": Any,
@@ -80,6 +80,23 @@ _TWO: Final = (
 )
 ARITY: Final[dict[str, int]] = dict.fromkeys(_ONE, 1) | dict.fromkeys(_TWO, 2)
 """How many arguments a generic takes; `tuple` takes any number."""
+
+_ALIASED: Final = (
+    *("List", "Dict", "Tuple", "Set", "FrozenSet", "Deque", "DefaultDict", "OrderedDict", "Counter"),
+    *("Collection", "Iterable", "Mapping", "MutableMapping", "MutableSequence", "MutableSet", "Sequence"),
+    "AbstractSet",
+)
+EXACT: Final[dict[str, Any]] = {
+    "NoneType": type(None),
+    "typing.Union": typing.Union,
+    **{f"typing.{name}": getattr(typing, name) for name in _ALIASED},
+}
+"""Further names where the spelling counts, because `List[int]` and `list[int]` are not equal."""
+
+SPELLINGS: Final[dict[Any, str]] = {
+    typing.get_origin(alias): name for name, alias in EXACT.items() if typing.get_origin(alias) is not None
+}
+"""Origin -> the name of its alias in typing."""
 
 _WRAPPERS: Final[tuple[Any, ...]] = (
     typing.Annotated,

@@ -1,4 +1,4 @@
-"""Stored bytes as wire trees: parts resolved, cut lists and dicts put together again.
+"""Stored bytes as wire trees: cut lists and dicts put together again, and which parts there are.
 
 Nothing here knows a live type. Bytes are taken only if they are canonical: if msgspec would write
 the tree it read with the same bytes.
@@ -6,87 +6,91 @@ the tree it read with the same bytes.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from branchpoint.codec._flaw import Flaw
 from branchpoint.codec._format import Notation
+from branchpoint.codec._source import Source, leaves_of, load, mentioned, reference_in
 
-__all__ = ["load", "mentioned", "nodes_of", "plain_tree", "reachable_parts", "reference_in", "resolve"]
+__all__ = [
+    "INT_MAX", "INT_MIN", "any_list", "joined_dict", "joined_list", "number", "reachable_parts", "tag_in",
+]  # fmt: skip
 
-
-def load(notation: Notation, data: bytes) -> Any:
-    """Decode one piece of bytes and check that it is canonical.
-
-    Raises:
-        Flaw: It is not.
-    """
-    try:
-        tree = notation.decode(data)
-        again = notation.encode(tree)
-    except (msgspec.DecodeError, UnicodeError, TypeError, ValueError, OverflowError) as error:
-        raise Flaw(f"this is no {notation.name} ({error})") from None
-    if again != data:
-        raise Flaw(
-            "the bytes are not the ones that this value is written with (spacing, repeated keys or the like)"
-        )
-    return tree
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**64 - 1
 
 
-def reference_in(tree: Any) -> str | None:
-    """The digest, if a tree is a reference to a part."""
-    if type(tree) is dict and "$p" in tree:
-        digest = tree["$p"]
-        if len(tree) != 1 or type(digest) is not str:
-            raise Flaw("a reference to a part has another shape")
-        return digest
-    return None
+def _leaves(source: Source, tree: Any, mapping: bool) -> Iterable[Any]:
+    name, kind = ("$d", dict) if mapping else ("$l", list)
 
-
-def resolve(notation: Notation, digest: str, parts: Mapping[str, bytes]) -> Any:
-    """Load the part of a digest."""
-    data = parts.get(digest)
-    if data is None:
-        raise Flaw(f"the part {digest} is missing")
-    return load(notation, data)
-
-
-def nodes_of(notation: Notation, tree: Any, mapping: bool, parts: Mapping[str, bytes]) -> Iterator[Any]:
-    """The leaves of a cut list (`{"$l": ...}`) or dict (`{"$d": ...}`), from left to right."""
-    name = "$d" if mapping else "$l"
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    def opened(node: Any) -> tuple[bool, Any]:
         digest = reference_in(node)
         if digest is not None:
-            node = resolve(notation, digest, parts)
+            node = source.tree(digest)
         if type(node) is dict and name in node:
             below = node[name]
             if len(node) != 1 or type(below) is not list or not below:
                 raise Flaw("a node of a cut value has another shape")
-            waiting.extend(reversed(below))
-        elif type(node) is (dict if mapping else list):
-            yield node
-        else:
+            return True, below
+        if type(node) is not kind:
             raise Flaw("a node of a cut value is of another kind")
+        return False, node
+
+    return leaves_of(tree, opened)
 
 
-def mentioned(tree: Any) -> Iterator[str]:
-    """The digests that a tree mentions, in order; a digest may come twice."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if type(node) is dict:
-            digest = reference_in(node)
-            if digest is not None:
-                yield digest
-            else:
-                waiting.extend(reversed(node.values()))
-        elif type(node) is list:
-            waiting.extend(reversed(node))
+def joined_list(source: Source, tree: Any) -> list[Any]:
+    """The items of a list that may be cut, still as wire trees."""
+    if type(tree) is list:
+        return tree
+    if type(tree) is dict and "$l" in tree:
+        return [item for leaf in _leaves(source, tree, False) for item in leaf]
+    raise Flaw("a list is expected here")
+
+
+def any_list(source: Source, tree: Any) -> list[Any]:
+    """The items of a list that may be cut or a part of its own, still as wire trees."""
+    digest = reference_in(tree)
+    return joined_list(source, tree if digest is None else source.tree(digest))
+
+
+def joined_dict(source: Source, tree: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a cut dict, still as wire trees."""
+    joined: dict[str, Any] = {}
+    count = 0
+    for leaf in _leaves(source, tree, True):
+        joined.update(leaf)
+        count += len(leaf)
+    if len(joined) != count:
+        raise Flaw("a key comes twice in a cut dict")
+    return joined
+
+
+def tag_in(tree: dict[str, Any]) -> tuple[str, int | None]:
+    """Type id and stated version of a tag."""
+    type_id = tree.get("$")
+    if type(type_id) is not str:
+        raise Flaw("a key begins with '$' and is no tag")
+    keys = tuple(tree)
+    if keys == ("$", "v"):
+        return type_id, None
+    if keys != ("$", "n", "v"):
+        raise Flaw(f"the tag {type_id!r} has other keys than '$', 'n' and 'v'")
+    version = tree["n"]
+    if type(version) is not int or version < 2:
+        raise Flaw(f"{version!r} is no version of {type_id!r}")
+    return type_id, version
+
+
+def number(value: Any, kind: type[Any]) -> Any:
+    """A number that needs no tag."""
+    if kind is int:
+        if INT_MIN <= value <= INT_MAX:
+            return value
+    elif kind is float and value - value == 0.0:
+        return value
+    raise Flaw(f"a {kind.__name__} like this is not written without a tag")
 
 
 def reachable_parts(notation: Notation, roots: Iterable[str], parts: Mapping[str, bytes]) -> set[str]:
@@ -104,24 +108,3 @@ def reachable_parts(notation: Notation, roots: Iterable[str], parts: Mapping[str
         if notation.marker in data:
             waiting.extend(mentioned(load(notation, data)))
     return found
-
-
-def plain_tree(notation: Notation, tree: Any, parts: Mapping[str, bytes]) -> Any:
-    """A wire tree with references and cuts resolved, as JSON has it; tags stay."""
-    kind = type(tree)
-    if kind is list:
-        return [plain_tree(notation, item, parts) for item in tree]
-    if kind is bytes:
-        return base64.b64encode(tree).decode("ascii")
-    if kind is not dict:
-        return tree
-    digest = reference_in(tree)
-    if digest is not None:
-        return plain_tree(notation, resolve(notation, digest, parts), parts)
-    if "$l" in tree:
-        leaves = nodes_of(notation, tree, False, parts)
-        return [plain_tree(notation, item, parts) for leaf in leaves for item in leaf]
-    if "$d" in tree:
-        leaves = nodes_of(notation, tree, True, parts)
-        return {key: plain_tree(notation, item, parts) for leaf in leaves for key, item in leaf.items()}
-    return {key: plain_tree(notation, item, parts) for key, item in tree.items()}

@@ -237,7 +237,7 @@ class Runner(msgspec.Struct):
                 boundary,
                 executors=[share.executor_id for share in shares],
                 outputs=[_produced(output.read(state.medium)) for output in state.outputs[before:]],
-                requests=[request for request in self._open_requests(state) if request.request_id in opened],
+                requests=self._open_requests(state, opened),
             )
         except EncodingError as error:
             self._name_makers(error, state, shares)
@@ -349,10 +349,11 @@ class Runner(msgspec.Struct):
     def _emit(self, event: WorkflowEvent[Any]) -> None:
         self.channel.put(self.channel.stamp(event))
 
-    def _open_requests(self, state: RunState) -> list[OpenedRequest]:
+    def _open_requests(self, state: RunState, only: Sequence[str] | None = None) -> list[OpenedRequest]:
+        """Return the open requests, the reader's own; of `only` these, so that no other one is copied."""
         opened = []
-        for key, request in state.requests.items():
-            record = copy_value(request.read(state.medium))
+        for key in state.requests if only is None else only:
+            record = copy_value(state.requests[key].read(state.medium))
             opened.append(
                 OpenedRequest(
                     key,

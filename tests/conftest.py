@@ -38,13 +38,17 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=_QUIET,
 )
+# In a soak one property goes on for long; a hang is still a failure in the end.
+_SOAK_SECONDS = 4 * 3600
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip soak tests outside of a soak, and make each async test account for its tasks."""
+    """Skip soak tests outside of a soak, let all run for long in one, make each async test account for its tasks."""
     soaking = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
     for item in items:
+        if soaking:
+            item.add_marker(pytest.mark.timeout(_SOAK_SECONDS))
         if item.get_closest_marker("soak") is not None and not soaking:
             item.add_marker(pytest.mark.skip(reason="long; runs under `make soak`"))
         if isinstance(item, pytest.Function) and item.get_closest_marker("leaks") is None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from branchpoint import Checkpoint, CheckpointSnapshot
+from branchpoint.checkpoint import Summary, status_of
+
 DELIVERY: dict[str, Any] = {"value": 1, "sources": [], "targets": ["tally"]}
 
 
@@ -14,6 +17,7 @@ def request(data: Any = "?", **more: Any) -> dict[str, Any]:
         "source_executor_id": "ask",
         "path": [],
         "input_id": "in-1",
+        "superstep": 0,
         "request_type": "str",
         "response_type": "int",
         "response_schema": {"type": "integer"},
@@ -69,3 +73,23 @@ def make_state(
             "output": list(output),
         },
     }
+
+
+async def commit_superstep(
+    checkpoint: Checkpoint, state: dict[str, Any], *executors: str
+) -> CheckpointSnapshot:
+    """Commit a state as a run does whose superstep made it; by default `tally` ran in it."""
+    own, messages = state["workflow_state"], state["messages"]
+    status = status_of(messages["pending"]["deliveries"], messages["pending"]["requests"])
+    summary = Summary(
+        "superstep_completed",
+        status,
+        own["iteration_count"],
+        messages["input"].get("input_id"),
+        tuple(messages["pending"]["requests"]),
+        executors or ("tally",),
+    )
+    with checkpoint.hold("a run") as hold:
+        return await hold.commit_snapshot(
+            {**state, "workflow_state": {**own, "status": status}}, summary=summary
+        )

@@ -54,10 +54,14 @@ from branchpoint.errors import (
     WorkflowValidationError,
 )
 from branchpoint.events import (
+    Instrument,
+    InstrumentKind,
     WorkflowErrorDetails,
     WorkflowEvent,
     WorkflowEventType,
     WorkflowRunState,
+    add_instrument,
+    remove_instrument,
 )
 from branchpoint.graph import (
     Case,
@@ -122,6 +126,8 @@ __all__ = [
     "HandlerError",
     "InMemoryCheckpointStorage",
     "InputMismatchError",
+    "Instrument",
+    "InstrumentKind",
     "InvalidCallError",
     "InvalidInputError",
     "InvalidResponseError",
@@ -156,12 +162,14 @@ __all__ = [
     "WorkflowRunStream",
     "WorkflowValidationError",
     "WorkflowViz",
+    "add_instrument",
     "append",
     "executor",
     "handler",
     "last_write",
     "merge",
     "register_state_type",
+    "remove_instrument",
     "response_handler",
     "scratch",
     "state",

@@ -4,12 +4,15 @@ The groups say what a caller would do about it: change the definition, call diff
 a handler, change a value, read the stored data again, or try the storage again.
 Each error has an append-only `kind` code, says whether trying again can help (`retryable`), and
 has a `public_message` that is safe to show to a stranger: it never holds ids, values or paths.
+
+Messages quote ids, keys and what damaged files say. So whatever is quoted, a message holds no control
+character and nothing that changes how a terminal or a log shows it, and its length is bounded.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "BranchpointError",
@@ -47,7 +50,35 @@ __all__ = [
     "ValidationTypeEnum",
     "EncodingError",
     "WorkflowValidationError",
+    "quotable",
 ]
+
+_LONGEST: Final = 4_000
+_LEFT_OUT: Final = " [...] "
+
+
+def quotable(text: str, longest: int = _LONGEST) -> str:
+    """Return a text as a message may hold it: on one line, every character visible, not endless.
+
+    White space becomes blanks, what cannot be seen becomes its escape, and the middle of a text over
+    `longest` characters is left out.
+    """
+    text = _shortened(text, longest)
+    return text if text.isprintable() else _shortened("".join(map(_visible, text)), longest)
+
+
+def _shortened(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    end = longest // 4
+    start = longest - end - len(_LEFT_OUT)
+    return text[:start] + _LEFT_OUT + text[-end:]
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
 
 
 class BranchpointError(Exception):
@@ -62,6 +93,9 @@ class BranchpointError(Exception):
     kind: ClassVar[str] = "branchpoint"
     retryable: ClassVar[bool] = False
     public_message: ClassVar[str] = "The workflow could not do this."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(quotable(one) if isinstance(one, str) else one for one in args))
 
 
 # Change the definition.

@@ -8,8 +8,9 @@ The source can be replaced for a block of code, which tests use to get the same 
 
 from __future__ import annotations
 
+import functools
 import itertools
-import secrets
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from branchpoint import clock
 __all__ = ["IdSource", "RandomIds", "SequentialIds", "injected", "new_id"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_FORTY = (1 << 40) - 1
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
 class IdSource(Protocol):
@@ -40,10 +43,10 @@ class RandomIds:
 
     def new_id(self) -> str:
         millis = int(clock.now().timestamp() * 1000)
-        fresh = (millis << 80) | secrets.randbits(80)
+        fresh = (millis << 80) | int.from_bytes(os.urandom(10))
         with self._lock:
             if fresh <= self._last:
-                fresh = self._last + 1 + secrets.randbits(32)
+                fresh = self._last + 1 + int.from_bytes(os.urandom(4))
             self._last = fresh
         return _text(fresh)
 
@@ -59,7 +62,17 @@ class SequentialIds:
 
 
 def _text(number: int) -> str:
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return f"{_ten(number >> 80)}{_eight(number >> 40 & _FORTY)}{_eight(number & _FORTY)}"
+
+
+@functools.lru_cache(4)  # the milliseconds, of which many ids have the same
+def _ten(number: int) -> str:
+    return _PAIRS[number >> 40 & 1023] + _eight(number & _FORTY)
+
+
+def _eight(number: int) -> str:
+    high, low = number >> 20, number & 0xFFFFF
+    return f"{_PAIRS[high >> 10]}{_PAIRS[high & 1023]}{_PAIRS[low >> 10]}{_PAIRS[low & 1023]}"
 
 
 _source: ContextVar[IdSource] = ContextVar("branchpoint_id_source", default=RandomIds())  # noqa: B039

@@ -17,6 +17,7 @@ from branchpoint.errors import (
     SnapshotNotFoundError,
     SnapshotNotLoadedError,
 )
+from tests.states import commit_superstep
 from tests.storages import LAZY, Lazily, create, lineage, shared, state
 
 COMMITS = 40
@@ -130,8 +131,8 @@ async def test_outputs_requests_and_events_of_what_is_not_there(lazily: Lazily) 
     for n in range(4):
         found = state(n, requests=("r",) if n == 1 else (), own=f"{n}" * 2000)
         record = {"turn": 1, "superstep": 1, "executor_id": "a", "output_id": "o", "value": "v" * 2000}
-        found["messages"]["output"] = [{**record, "output_id": f"o{k}"} for k in range(n)]
-        await whole.commit_snapshot(found)
+        found["messages"]["output"] = [{**record, "output_id": f"o{k}", "superstep": k + 1} for k in range(n)]
+        await commit_superstep(whole, found, "a")
     lazy = await lazily(0).load("order-17")
     assert [one.output_id for one in lazy.outputs()] == ["o0", "o1", "o2"]
     assert lazy.pending_requests == []

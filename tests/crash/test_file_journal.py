@@ -22,7 +22,7 @@ from branchpoint.errors import (
 )
 from branchpoint.storage import FileCheckpointStorage
 from branchpoint.storage._journal import PREAMBLE_SIZE, Slot, new_preamble, read_preamble
-from tests.journals import FailingDisk, HesitantDisk, bodies_of, ends_of, journal_of
+from tests.journals import FailingDisk, HesitantDisk, bodies_of, ends_of, journal_of, reseal
 from tests.storages import create, grown, lineage, shared, state
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +46,7 @@ def reopen(runs: Path, format: Format) -> Open:
 
 async def test_c54_a_journal_cut_anywhere_is_reported_and_kept(runs: Path, reopen: Open) -> None:
     stale = await grown(reopen(), commits=4)
+    before = lineage(stale)
     await grown(reopen(), "bystander")
     path = journal_of(runs)
     data = path.read_bytes()
@@ -55,9 +56,11 @@ async def test_c54_a_journal_cut_anywhere_is_reported_and_kept(runs: Path, reope
             await reopen().load("order-17")
         with pytest.raises(CorruptCheckpointError, match="order-17"):
             await reopen().load_head("order-17")
-        with pytest.raises(CorruptCheckpointError, match="order-17"):
-            await stale.commit_snapshot(state(9))
+        for change in (stale.commit_snapshot(state(9)), stale.prune(), stale.refresh()):
+            with pytest.raises(CorruptCheckpointError, match="order-17"):
+                await change
         assert path.read_bytes() == data[:length]
+    assert lineage(stale) == before
     assert len((await reopen().load("bystander")).snapshots) == 3
     with pytest.warns(RuntimeWarning, match="order-17"):
         assert [line.checkpoint_id for line in await reopen().list_checkpoints()] == ["bystander"]
@@ -507,8 +510,11 @@ async def test_a_delete_is_only_done_when_it_is_durable(runs: Path, format: Form
             await storage.delete("order-17")
     disk.mend()
     await storage.delete("order-17")
+    # Whoever deletes what is not there cannot know whether somebody else's delete was made durable.
+    await FileCheckpointStorage(runs, serialization_format=format).delete("order-17")
     disk.broken = {"sync_folder"}
-    await storage.delete("order-17")  # nothing is left to be done
+    with pytest.raises(StorageError, match="order-17"):
+        await storage.delete("order-17")
 
 
 async def test_a_prune_that_would_lose_something_removes_nothing(runs: Path, reopen: Open) -> None:
@@ -524,6 +530,23 @@ async def test_a_prune_that_would_lose_something_removes_nothing(runs: Path, reo
                 checkpoint, header=header, keep=keep, parts=parts, expected_head_snapshot_id=head
             )
         assert journal_of(runs).read_bytes() == before
+
+
+async def test_a_prune_keeps_the_head_findable_before_a_record_of_a_later_version(
+    runs: Path, reopen: Open, format: Format
+) -> None:
+    checkpoint = await grown(reopen(), commits=3)
+    _, bodies = bodies_of(journal_of(runs))
+    encode = msgspec.json.encode if format == "json" else msgspec.msgpack.encode
+    reseal(journal_of(runs), [*bodies, encode({"kind": "names", "must": False, "names": {}})])
+    await checkpoint.prune()
+    assert len(bodies_of(journal_of(runs))[1]) == 3
+    assert (await reopen().load_head("order-17")).head_snapshot_id == checkpoint.head_snapshot_id
+    assert [line.head_snapshot_id for line in await reopen().list_checkpoints()] == [
+        checkpoint.head_snapshot_id
+    ]
+    await checkpoint.commit_snapshot(state(9))
+    assert lineage(await reopen().load("order-17")) == lineage(checkpoint)
 
 
 async def test_a_folder_that_vanishes_is_an_error_of_the_storage(tmp_path: Path, format: Format) -> None:

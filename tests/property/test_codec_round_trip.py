@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from branchpoint.codec import (
     Format,
+    comparison_digest,
     decode,
     decode_state,
     encode,
@@ -50,6 +51,20 @@ def test_the_bytes_of_a_decoded_value_are_the_bytes_it_came_from(value: Any) -> 
         again, _ = encode(decode(encoded.data, new_parts(encoded, ()), format=format), format=format)
         remembered, _ = encode(value, format=format, memo=memo)
         assert again.data == encoded.data == remembered.data
+
+
+_KEYS = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(), st.none())
+
+
+@given(st.dictionaries(_KEYS, strategies.values(6), max_size=6), st.data())
+def test_a_comparison_does_not_see_the_order_in_which_a_dict_was_filled(
+    fields: dict[Any, Any], data: st.DataObject
+) -> None:
+    moved = dict(data.draw(st.permutations(list(fields.items()))))
+    assert comparison_digest("m", [moved]) == comparison_digest("m", [fields])
+    encoded, _ = encode(moved, format="msgpack")
+    loaded = decode(encoded.data, new_parts(encoded, ()), format="msgpack")
+    assert comparison_digest("m", [loaded]) == comparison_digest("m", [fields])
 
 
 @settings(max_examples=20)

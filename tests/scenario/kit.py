@@ -146,6 +146,22 @@ class Ask(Step):
         await self.done(f"{question.partition('?')[2]}>{self.id}={answer}", ctx)
 
 
+class Scripted(Step):
+    """A step that does what the test gives it before it goes on: `await does(text, ctx)`."""
+
+    def __init__(
+        self, id: str, ticks: Ticks | None, does: Callable[[str, Any], Any], *, final: bool = False
+    ) -> None:
+        super().__init__(id, ticks, final=final)
+        self.does = does
+
+    @handler
+    async def on_text(self, text: str, ctx: WorkflowContext[str, str]) -> None:
+        self.ticks(self.id)
+        await self.does(text, ctx)
+        await self.done(f"{text}>{self.id}", ctx)
+
+
 def chain(*executors: Executor, name: str = "chain", **more: Any) -> Workflow:
     """A row of executors."""
     builder = WorkflowBuilder(name=name, start_executor=executors[0], **more)
@@ -261,6 +277,19 @@ async def _called(hook: Callable[[int], Any] | None, number: int) -> None:
 
 
 # Timing without time.
+
+
+class LoopTime(Outside):
+    """The time of the running loop, put forward by the test in place of waiting for it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        real, self._ahead = loop.time, 0.0
+        loop.time = lambda: real() + self._ahead  # type: ignore[method-assign]
+
+    def forward(self, seconds: float) -> None:
+        """Let so much time pass at once: whatever is due by then happens in the next turn of the loop."""
+        self._ahead += seconds
 
 
 class Shuffle:

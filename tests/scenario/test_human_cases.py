@@ -852,7 +852,7 @@ async def test_c69_open_questions_are_told_again_each_time_and_once(place: Place
             "requests": [[asked.request_id, "t>start", ["y", "n"], "ask"]],
             "types": ["request_info", "status"],
             "states": ["idle_with_pending_requests"],
-            "durable": [False, False],
+            "durable": [True, True],
             "head": cp.head_snapshot_id,
             "count": 3,
         }

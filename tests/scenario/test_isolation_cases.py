@@ -27,6 +27,7 @@ from branchpoint import (
     scratch,
     state,
 )
+from branchpoint.errors import UnsupportedValueError
 from branchpoint.graph import SyncWorkflowContext
 from tests.scenario.kit import (
     Ask,
@@ -536,6 +537,35 @@ async def test_c02_a_read_only_view_cannot_be_edited() -> None:
 
 
 @every_place
+async def test_c02_a_read_only_view_in_a_field_is_refused_with_what_to_keep_instead(place: Place) -> None:
+    class Keeps(Executor):
+        kept: Any = state(None)
+
+        @handler
+        async def on_text(self, text: str, ctx: WorkflowContext[str, Any]) -> None:
+            if ctx.get_state("box") is None:
+                ctx.set_state("box", [["a"]])
+                await ctx.send_message(text)
+            elif text == "view":
+                self.kept = {"box": ctx.get_state("box", copy=False)}
+            else:
+                self.kept = {"box": ctx.get_state("box")}
+
+    keeps = Keeps(id="keeps")
+    workflow = WorkflowBuilder(name="w", start_executor=keeps).add_edge(keeps, keeps).build()
+    cp = place.create(workflow)
+    with pytest.raises(
+        UnsupportedValueError, match=r"executor_states\.keeps\.kept\.box .*without copy=False"
+    ):
+        await workflow.run("view", checkpoint=cp)
+    await cp.abandon()
+    await workflow.run("copy", checkpoint=cp)
+    head = (await place.reload()).head_snapshot
+    assert head is not None
+    assert head.state["executor_states"] == {"keeps": {"kept": {"box": [["a"]]}}}
+
+
+@every_place
 @pytest.mark.parametrize("inside", [False, True])
 async def test_c02_a_read_only_view_that_is_handed_on_becomes_a_value_of_its_own(
     place: Place, inside: bool
@@ -743,7 +773,6 @@ def by_two_edges(b: Executor, c: Executor) -> Workflow:
 
 def by_selection(b: Executor, c: Executor) -> Workflow:
     def everyone(message: Any, targets: list[str]) -> list[str]:
-        message["deep"].append("edited by a condition")
         return targets
 
     builder = WorkflowBuilder(name="w", start_executor=spread)

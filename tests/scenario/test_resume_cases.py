@@ -210,6 +210,37 @@ async def test_c23_a_pause_keeps_what_waits_at_a_join(place: Place, ticks: Ticks
     assert ticks.all() == {"src": 1, "ask": 1, "ask.answer": 1, "b": 1, "j": 1}
 
 
+@every_place
+@pytest.mark.parametrize("keep", [False, True])
+async def test_c23_a_turn_that_an_edit_ended_leaves_nothing_at_a_join_for_the_next(
+    place: Place, ticks: Ticks, keep: bool
+) -> None:
+    """The question was edited away while the other side waited, so the turn was over without a superstep."""
+    src, ask, b, j = Step("src", ticks), Ask("ask", ticks), Step("b", ticks), Join("j", ticks)
+    builder = WorkflowBuilder(name="edited", start_executor=src).add_fan_out_edges(src, [ask, b])
+    workflow = builder.add_fan_in_edges([ask, b], j, keep=keep).build()
+    checkpoint = place.create(workflow)
+    await workflow.run("one", checkpoint=checkpoint)
+    assert checkpoint.head_snapshot is not None
+    edited = checkpoint.head_snapshot.state
+    edited["messages"]["pending"]["requests"] = {}
+    await checkpoint.commit_snapshot(edited)
+    checkpoint = await place.reload()
+    assert checkpoint.status == "idle"
+
+    result = await workflow.run("two", checkpoint=checkpoint)
+    told = [event.data for event in result if event.type == "incomplete_join"]
+    waiting, edge = {"received": {"b": ["one>src>b"]}}, "fan_in:ask,b->j"
+    assert told == ([] if keep else [{"edge": edge, "received_from": ["b"]}])
+    accepted = checkpoint.ancestors()[2]
+    assert accepted.boundary == "input_accepted"
+    assert accepted.state["edge_states"] == ({edge: waiting} if keep else {})
+    checkpoint = await place.reload()
+    result = await workflow.run(responses={only_request(checkpoint): "A"}, checkpoint=checkpoint)
+    earlier = ["one>src>b"] if keep else []
+    assert result.get_outputs() == [["two>src>ask=A", *earlier, "two>src>b"]]
+
+
 class Same(Step):
     """Sends a text on as it is."""
 
@@ -407,7 +438,7 @@ async def test_c26_a_finished_run_is_not_restarted_by_any_call_without_a_message
             checkpoint, lambda bound=bound: workflow.run(checkpoint=checkpoint, max_supersteps=bound)
         )
         assert result.get_outputs() == ["x>a>b"]
-        assert [(event.type, event.data, event.durable) for event in result] == [("output", "x>a>b", False)]
+        assert [(event.type, event.data, event.durable) for event in result] == [("output", "x>a>b", True)]
     await refused(
         checkpoint, UnknownRequestError, lambda: workflow.run(responses={"r": 1}, checkpoint=checkpoint)
     )

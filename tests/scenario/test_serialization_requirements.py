@@ -497,7 +497,8 @@ async def forge(place: Place, checkpoint_id: str, path: str, tag: Any, payload: 
     encode = msgspec.json.encode if cp.format == "json" else msgspec.msgpack.encode
     at[last] = {"in": [codec.Encoded(encode({"$": tag, "v": payload}))]}
     with cp.hold("a forger") as hold:
-        await hold.commit_snapshot(whole, summary=Summary("edited", "in_progress", 1))
+        summary = Summary("superstep_completed", "in_progress", 1, executors=("take",))
+        await hold.commit_snapshot(whole, summary=summary)
     return before
 
 

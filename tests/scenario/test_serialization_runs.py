@@ -359,6 +359,8 @@ MAY_BE_REFUSED = {
     ("metadata key", "long"),
     ("checkpoint id", "nul"),  # no control characters, at most 512
     ("checkpoint id", "long"),
+    ("input id", "nul"),  # likewise
+    ("input id", "long"),
 }
 
 

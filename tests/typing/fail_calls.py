@@ -10,6 +10,7 @@ from branchpoint import (
     WorkflowBuilder,
     WorkflowContext,
     WorkflowRunResult,
+    add_instrument,
     handler,
     state,
 )
@@ -53,3 +54,12 @@ def snapshots_cannot_be_written(checkpoint: Checkpoint, snapshot: CheckpointSnap
     checkpoint.checkpoint_id = "x"  # E
     snapshot.snapshot_id = "x"  # E
     snapshot.state = {}  # E
+
+
+class Quiet:
+    def around(self, kind: str) -> None: ...
+
+
+def instruments_have_a_method_around() -> None:
+    add_instrument(print)  # E
+    add_instrument(Quiet())  # E

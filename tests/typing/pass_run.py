@@ -1,18 +1,24 @@
 """What a caller writes to run a workflow is typed, and each way of calling has its own result."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 from branchpoint import (
     Checkpoint,
     CheckpointSnapshot,
     CheckpointStorage,
     FileCheckpointStorage,
+    Instrument,
+    InstrumentKind,
     MemoryCheckpointStorage,
     Workflow,
     WorkflowEvent,
     WorkflowRunResult,
     WorkflowRunStream,
+    add_instrument,
+    remove_instrument,
 )
 
 
@@ -55,3 +61,22 @@ async def history(checkpoint: Checkpoint) -> None:
     again: CheckpointStorage = MemoryCheckpointStorage()
     assert_type(await again.load("one"), Checkpoint)
     await again.delete("one")
+
+
+class Prints:
+    @contextmanager
+    def around(self, kind: InstrumentKind, info: dict[str, Any]) -> Iterator[None]:
+        print("begins", kind, info["checkpoint_id"])
+        yield
+
+
+class OfCommits(Instrument):
+    def around(self, kind: str, info: dict[str, Any]) -> AbstractContextManager[Any]:
+        return Prints().around("commit", info) if kind == "commit" else nullcontext()
+
+
+def watched() -> None:
+    given: list[Instrument] = [Prints(), OfCommits()]
+    for instrument in given:
+        add_instrument(instrument)
+        remove_instrument(instrument)

@@ -48,9 +48,10 @@ from branchpoint.checkpoint._shape import BUCKETS, MESSAGES, OpenedInput, Opened
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, check_part
 from branchpoint.checkpoint._state import Summary, status_of
 from branchpoint.checkpoint._stored import Source, Stored, stored_state
-from branchpoint.checkpoint._telling import boundary_view
+from branchpoint.checkpoint._telling import Announced, announced, boundary_view
 
 __all__ = [
+    "Announced",
     "BOUNDARIES",
     "BUCKETS",
     "FORMAT_VERSION",
@@ -79,6 +80,7 @@ __all__ = [
     "Stored",
     "StoredHead",
     "Summary",
+    "announced",
     "boundary_view",
     "check_id",
     "check_lazy_over",

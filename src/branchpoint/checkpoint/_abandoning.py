@@ -8,7 +8,7 @@ from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._stored import Stored, stored_state
 from branchpoint.codec import Encoded
-from branchpoint.errors import InvalidCallError
+from branchpoint.errors import BranchpointError, InvalidCallError
 
 __all__ = ["abandoned_state", "last_completed", "unfinished_head"]
 
@@ -70,18 +70,27 @@ def abandoned_state(head: CheckpointSnapshot, completed: CheckpointSnapshot | No
     output: Any = []
     if completed is not None:
         kept = stored_state(completed).entries()
-        left = {name: kept[name].encoded for name in left}
-        shared = _encoded(kept["workflow_state"]).get("shared", {})
+        left = {name: _framed(kept[name]) for name in left}
+        before = kept["workflow_state"].entries()
+        shared = _framed(before["shared"]) if "shared" in before else {}
         output = _encoded(kept["messages"])["output"]
     return {
         "workflow_state": {**_encoded(given_up["workflow_state"]), "status": "idle", "shared": shared},
         **left,
         "messages": {
-            "input": _encoded(given_up["messages"])["input"],
+            "input": _framed(given_up["messages"].entries()["input"]),
             "pending": {"deliveries": [], "requests": {}},
             "output": output,
         },
     }
+
+
+def _framed(stored: Stored) -> dict[str, Encoded] | Encoded:
+    """Return a dict of the frame with its values as they are stored; something else there as it is."""
+    try:
+        return _encoded(stored)
+    except BranchpointError:
+        return stored.encoded
 
 
 def _encoded(stored: Stored) -> dict[str, Encoded]:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from branchpoint import clock, codec
 from branchpoint.checkpoint import _reading
 from branchpoint.checkpoint._abandoning import abandoned_state, last_completed, unfinished_head
-from branchpoint.checkpoint._commit import commit_state, land
+from branchpoint.checkpoint._commit import commit_state, land, watched
 from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
 from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._hold import Guard, Hold
@@ -28,6 +28,7 @@ from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary
 from branchpoint.checkpoint._view import CheckpointView
 from branchpoint.errors import CheckpointNotFoundError, GraphMismatchError, InvalidCallError
+from branchpoint.events import instruments
 from branchpoint.ids import new_id
 
 __all__ = ["Checkpoint"]
@@ -99,6 +100,7 @@ class Checkpoint(CheckpointView):
         unloaded: Collection[str] = (),
         left: Collection[str] = (),
         lazy_over: int | None = None,
+        sealed: bool = False,
     ) -> Checkpoint:
         """Rebuild a checkpoint from what a backend stored; this is how `load` ends.
 
@@ -122,6 +124,10 @@ class Checkpoint(CheckpointView):
             lazy_over: Keep at most so many bytes of parts: all that the head needs, whatever its size,
                 and then the newest other snapshots as far as they fit. What is left behind was
                 checked like the rest. None keeps everything.
+            sealed: The backend has proven by checksums of its own that these parts are whole, and are those
+                of commits that landed, with none left over. Then digests are not computed again, and
+                only the head is checked to have all its parts; another snapshot that lacks one says so
+                when it is read.
 
         Raises:
             CorruptCheckpointError: What was stored is damaged; the message names the checkpoint, and
@@ -136,6 +142,7 @@ class Checkpoint(CheckpointView):
             unloaded=unloaded,
             left=left,
             lazy_over=lazy_over,
+            sealed=sealed,
         )
         return cls(history, storage_token=storage_token)
 
@@ -183,13 +190,18 @@ class Checkpoint(CheckpointView):
         expected = made_by.graph_signature_hash if head is None else head.graph_signature_hash
         if made_by.workflow_name == workflow_name and expected == graph_signature_hash:
             return
-        differences = []
-        if made_by.workflow_name != workflow_name:
-            differences.append(
-                f"the workflow was named {made_by.workflow_name!r} and is named {workflow_name!r}"
-            )
+        differences: list[str] = []
+        named = False
         if explain is not None:
-            differences += explain(copy_plain(made_by.signature), signature)
+            try:
+                differences += explain(copy_plain(made_by.signature), signature)
+                named = made_by.signature.get("name") != signature.get("name")  # it said so then
+            except Exception:  # it expects what a graph writes, and this was stored
+                differences.append("what is stored of its signature has another shape")
+        if made_by.workflow_name != workflow_name and not named:
+            differences.insert(
+                0, f"the workflow was named {made_by.workflow_name!r} and is named {workflow_name!r}"
+            )
         raise GraphMismatchError(
             f"checkpoint {self.checkpoint_id!r} was made by another graph: "
             f"{'; '.join(differences) or 'their signatures differ'}. "
@@ -288,9 +300,12 @@ class Checkpoint(CheckpointView):
         trace: str | None,
     ) -> CheckpointSnapshot:
         """Commit for a hold of this checkpoint; the public call and every run come through here."""
-        return await commit_state(
+        commit = commit_state(
             self, self._history, hold, state=state, metadata=metadata, summary=summary, trace=trace
         )
+        if instruments:
+            commit = watched(self._history, commit, summary=summary, again=state is None)
+        return await commit
 
     async def abandon(self, reason: str | None = None) -> CheckpointSnapshot:
         """Give up unfinished work: commit the last completed boundary's state as child of the selected head.
@@ -378,18 +393,22 @@ class Checkpoint(CheckpointView):
             with named(source.described):
                 (part,) = codec.transcode(root, new, source=self.format, target=forked.format)
             root, new = part.digest, codec.new_parts(part, ())
+        summary = _reading.summary_again(source, "forked")
         with forked.hold("fork()") as hold:
-            await land(
+            commit = land(
                 forked,
                 forked._history,
                 hold,
                 root=root,
                 new=new,
-                summary=_reading.summary_again(source, "forked"),
+                summary=summary,
                 metadata=source.manifest.metadata,
                 parent=None,
                 forked_from=Origin(self.checkpoint_id, source.snapshot_id),
             )
+            if instruments:
+                commit = watched(forked._history, commit, summary=summary, again=True)
+            await commit
         return forked
 
     async def refresh(self) -> None:

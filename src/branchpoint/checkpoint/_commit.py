@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from branchpoint import clock, codec
@@ -15,13 +15,48 @@ from branchpoint.checkpoint._reading import summary_again
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary, check_buckets, checked_edit
 from branchpoint.errors import CheckpointConflictError, InvalidCallError
+from branchpoint.events import instrumented
 from branchpoint.ids import new_id
 
 if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
     from branchpoint.checkpoint._hold import Hold
 
-__all__ = ["commit_state", "land"]
+__all__ = ["commit_state", "land", "watched"]
+
+
+async def watched(
+    history: History, commit: Coroutine[Any, Any, CheckpointSnapshot], *, summary: Summary | None, again: bool
+) -> CheckpointSnapshot:
+    """Make a commit inside of the instruments of this process.
+
+    Args:
+        summary: What the manifest will say; None for an edit, and for the same state again.
+        again: It is the same state again.
+    """
+    parent, head = history.selected, history.head()
+    known: dict[str, Any] = {
+        "checkpoint_id": history.header.checkpoint_id,
+        "boundary": summary.boundary if summary is not None else "restarted" if again else "edited",
+        "superstep": None,
+        "parent_snapshot_id": parent,
+        "snapshot_id": None,
+    }
+    if summary is not None:
+        known["superstep"] = summary.superstep
+    elif again and head is not None:
+        known["superstep"] = head.superstep
+    try:
+        with instrumented("commit", known) as info:
+            try:
+                return await commit
+            finally:
+                # Also when it was cancelled: it may have landed all the same.
+                head = history.head()
+                if head is not None and head.snapshot_id != parent:
+                    info["superstep"], info["snapshot_id"] = head.superstep, head.snapshot_id
+    finally:
+        commit.close()  # it has not begun when an instrument was interrupted
 
 
 async def commit_state(
@@ -61,7 +96,10 @@ async def commit_state(
     check_buckets(state)
     if summary is None:
         state, summary = checked_edit(state, format=history.format)
-    part, memo = codec.encode_state(state, format=history.format, memo=hold.memo)
+        hold.memo, memo = None, None  # who edits may change the same objects again
+        part, _ = codec.encode_state(state, format=history.format)
+    else:
+        part, memo = codec.encode_state(state, format=history.format, memo=hold.memo)
     snapshot = await land(
         checkpoint,
         history,
@@ -122,23 +160,52 @@ async def land(
     if history.storage is None:
         with hold.committing():
             history.advance(snapshot)
-    else:
-        persist = _persist(history.storage, checkpoint, history, snapshot)
-        await landed(hold, persist, f"the commit of {snapshot.snapshot_id!r} to {checkpoint.checkpoint_id!r}")
+        return snapshot
+    storage = history.storage
+    what = f"the commit of {snapshot.snapshot_id!r} to {checkpoint.checkpoint_id!r}"
+    if storage.commit_waits:
+        await landed(hold, _persist(storage, checkpoint, history, snapshot), what)
+        return snapshot
+    with hold.committing():  # nothing can strike between the call and its end
+        failure = await _attempt(storage, checkpoint, history, snapshot)
+    if failure is not None:
+        await landed(hold, _settle(failure, storage, checkpoint, history, snapshot), what)
     return snapshot
 
 
 async def _persist(
     storage: CheckpointStorage, checkpoint: Checkpoint, history: History, snapshot: CheckpointSnapshot
 ) -> None:
+    # In one task, so that memory follows even when nobody is waiting any more.
+    failure = await _attempt(storage, checkpoint, history, snapshot)
+    if failure is not None:
+        await _settle(failure, storage, checkpoint, history, snapshot)
+
+
+async def _attempt(
+    storage: CheckpointStorage, checkpoint: Checkpoint, history: History, snapshot: CheckpointSnapshot
+) -> Exception | None:
+    """Persist a snapshot and show it, or return what leaves it open whether that happened."""
     try:
         await storage.commit_snapshot(checkpoint, snapshot, expected_head_snapshot_id=history.stored)
     except CheckpointConflictError:
         raise  # the backend has looked for a lost reply already
-    except Exception:
-        if not await _is_stored(storage, checkpoint.checkpoint_id, snapshot.snapshot_id):
-            raise
-    # In the same task, so that memory follows even when nobody is waiting any more.
+    except Exception as error:
+        return error
+    history.advance(snapshot)
+    return None
+
+
+async def _settle(
+    failure: Exception,
+    storage: CheckpointStorage,
+    checkpoint: Checkpoint,
+    history: History,
+    snapshot: CheckpointSnapshot,
+) -> None:
+    """Show a snapshot that was persisted although that failed; otherwise raise the failure."""
+    if not await _is_stored(storage, checkpoint.checkpoint_id, snapshot.snapshot_id):
+        raise failure
     history.advance(snapshot)
 
 

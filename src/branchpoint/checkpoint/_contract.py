@@ -90,9 +90,12 @@ class CheckpointStorage(ABC):
     Attributes:
         serialization_format: The format of everything it stores, header, manifests and parts.
         capabilities: Names of the optional methods that this backend really has.
+        commit_waits: Whether `commit_snapshot` may wait for something. False promises that it is through
+            when its coroutine is first stepped; then no task of its own is made to see it through.
     """
 
     serialization_format: Format = "json"
+    commit_waits: bool = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
     @abstractmethod

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
     from branchpoint.checkpoint._snapshot import CheckpointSnapshot
     from branchpoint.checkpoint._state import Summary
-    from branchpoint.codec import Memo
+    from branchpoint.codec import Level
 
 __all__ = ["Guard", "Hold"]
 
@@ -189,7 +189,7 @@ class Hold:
         self._guard = guard
         self._token = token
         #: What the codec remembers of the state committed last, so that it looks at changes only.
-        self.memo: Memo | None = None
+        self.memo: Level | None = None
 
     def __enter__(self) -> Self:
         return self

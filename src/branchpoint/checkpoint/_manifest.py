@@ -6,12 +6,13 @@ Their names on the wire are short, because a manifest is written at every commit
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal, TypeVar, get_args
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from branchpoint.errors import CorruptCheckpointError, UnknownVersionError
+from branchpoint.checkpoint._plain import plain_flaw
+from branchpoint.errors import CorruptCheckpointError, UnknownVersionError, quotable
 
 __all__ = [
     "BOUNDARIES",
@@ -48,6 +49,8 @@ BoundaryName = Literal[
 ]
 BOUNDARIES: tuple[BoundaryName, ...] = get_args(BoundaryName)
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the root snapshot of a fork came from."""
@@ -64,7 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         metadata: The caller's own metadata; the boundary is a field of its own.
         superstep: Supersteps completed in this lineage up to here.
         requests: Ids of the requests for outside input that are open here.
-        executors: Ids of the executors that ran since the parent snapshot.
+        executors: Ids of the executors that ran in the superstep that this snapshot completes.
         trace: W3C `traceparent` of the span that committed this snapshot.
     """
 
@@ -74,7 +77,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     root: str
     boundary: BoundaryName = msgspec.field(name="b")
     status: Status = msgspec.field(name="st")
-    superstep: int = msgspec.field(name="n", default=0)
+    superstep: _Count = msgspec.field(name="n", default=0)
     input_id: str | None = msgspec.field(name="in", default=None)
     requests: tuple[str, ...] = msgspec.field(name="rq", default=())
     executors: tuple[str, ...] = msgspec.field(name="ex", default=())
@@ -103,7 +106,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     signature: dict[str, Any] = msgspec.field(name="graph", default_factory=dict)
     metadata: dict[str, str] = msgspec.field(name="meta", default_factory=dict)
     created_at: datetime = msgspec.field(name="at")
-    generation: int = msgspec.field(name="gen", default=0)
+    generation: _Count = msgspec.field(name="gen", default=0)
     pruned: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
@@ -119,7 +122,7 @@ class _HeaderVersion(msgspec.Struct):
 
 _JSON = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()
-_T = TypeVar("_T")
+_T = TypeVar("_T", "Manifest", "Header")
 
 
 def encode_manifest(manifest: Manifest, *, format: Format) -> bytes:
@@ -141,8 +144,11 @@ def decode_manifest(data: bytes, *, format: Format, checkpoint_id: str) -> Manif
     """
     where = f"a snapshot manifest of checkpoint {checkpoint_id!r}"
     manifest = _decode(data, Manifest, _ManifestVersion, format, where)
-    if manifest.timestamp.tzinfo is None:
-        raise CorruptCheckpointError(f"{where} has a timestamp without an offset; restore it from a backup")
+    _refuse_other_zone(manifest.timestamp, where)
+    if manifest.metadata:
+        _refuse_not_plain(manifest.metadata, f"the metadata of {where}")
+        if "boundary" in manifest.metadata:
+            raise CorruptCheckpointError(f"{where} has a boundary in its metadata; restore it from a backup")
     _refuse_noncanonical(data, encode_manifest(manifest, format=format), where)
     return manifest
 
@@ -165,6 +171,8 @@ def decode_header(data: bytes, *, format: Format, checkpoint_id: str) -> Header:
             f"{where} names another checkpoint, {header.checkpoint_id[:80]!a}: "
             "the stored record was moved or edited; restore it from a backup"
         )
+    _refuse_other_zone(header.created_at, where)
+    _refuse_not_plain(header.signature, f"the signature in {where}")
     _refuse_noncanonical(data, encode_header(header, format=format), where)
     return header
 
@@ -172,11 +180,17 @@ def decode_header(data: bytes, *, format: Format, checkpoint_id: str) -> Header:
 def _decode(data: bytes, kind: type[_T], version_of: type[Any], format: Format, where: str) -> _T:
     decoder = msgspec.json.decode if format == "json" else msgspec.msgpack.decode
     try:
+        found = decoder(data, type=kind)
+        if found.format_version == FORMAT_VERSION:
+            return found
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass  # an unknown version is told before anything else
+    try:
         version = decoder(data, type=version_of).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptCheckpointError(
             f"{where} cannot be read ({_brief(error)}); restore it from a backup"
-        ) from error
+        ) from None  # it quotes what was stored as it is
     if version > FORMAT_VERSION:
         raise UnknownVersionError(
             f"{where} is of format version {version} and this program knows up to {FORMAT_VERSION}: "
@@ -189,7 +203,19 @@ def _decode(data: bytes, kind: type[_T], version_of: type[Any], format: Format, 
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptCheckpointError(
             f"{where} is damaged or not written by branchpoint ({_brief(error)}); restore it from a backup"
-        ) from error
+        ) from None  # it quotes what was stored as it is
+
+
+def _refuse_other_zone(moment: datetime, where: str) -> None:
+    if moment.tzinfo is not UTC and moment.utcoffset() != timedelta(0):
+        raise CorruptCheckpointError(f"{where} has a time that is not in UTC; restore it from a backup")
+
+
+def _refuse_not_plain(value: Any, where: str) -> None:
+    """Refuse what no program was let write, before somebody copies it or writes it in the other format."""
+    flaw = plain_flaw(value)
+    if flaw is not None:
+        raise CorruptCheckpointError(f"{where} is not plain JSON: {flaw}; restore it from a backup")
 
 
 def _refuse_noncanonical(data: bytes, again: bytes, where: str) -> None:
@@ -202,7 +228,7 @@ def _refuse_noncanonical(data: bytes, again: bytes, where: str) -> None:
 
 
 def _brief(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    return quotable(f"{type(error).__name__}: {error}", 200)
 
 
 _V1_IDENTITY = frozenset({"workflow_name", "workflow_id"})

@@ -20,6 +20,7 @@ __all__ = [
     "copy_metadata",
     "copy_plain",
     "copy_signature",
+    "plain_flaw",
     "require_text",
 ]
 
@@ -28,29 +29,33 @@ MAX_METADATA_BYTES = 16 * 1024
 _MAX_DEPTH = 64
 
 
-def check_id(checkpoint_id: str) -> str:
-    """Return a checkpoint id that every backend can keep.
+def check_id(given: str, what: str = "a checkpoint id") -> str:
+    """Return an id that every backend can keep; `what` says in messages what it names.
 
     Raises:
         InvalidCallError: It is not text, empty, over 512 characters, or holds a control character
             or half a surrogate pair.
     """
-    if type(checkpoint_id) is not str:
-        raise InvalidCallError(f"a checkpoint id is text, not {type(checkpoint_id).__name__}")
-    if not checkpoint_id:
-        raise InvalidCallError("a checkpoint id is not empty text; leave it out to get a fresh one")
-    if len(checkpoint_id) > MAX_ID_LENGTH:
+    if type(given) is not str:
+        raise InvalidCallError(f"{what} is text, not {type(given).__name__}")
+    if not given:
+        raise InvalidCallError(f"{what} is not empty text; leave it out to get a fresh one")
+    if len(given) > MAX_ID_LENGTH:
         raise InvalidCallError(
-            f"a checkpoint id has at most {MAX_ID_LENGTH} characters and this one has {len(checkpoint_id)}: "
-            f"{checkpoint_id[:40]!a}..."
+            f"{what} has at most {MAX_ID_LENGTH} characters and this one has {len(given)}: {given[:40]!a}..."
         )
-    for place, character in enumerate(checkpoint_id):
+    if not given.isprintable():  # the quick way to know that there is neither
+        _refuse_unwritable(given, what)
+    return given
+
+
+def _refuse_unwritable(given: str, what: str) -> None:
+    for place, character in enumerate(given):
         if unicodedata.category(character) in ("Cc", "Cs"):
             raise InvalidCallError(
-                f"a checkpoint id holds no control character and no half of a surrogate pair; this one has "
+                f"{what} holds no control character and no half of a surrogate pair; this one has "
                 f"U+{ord(character):04X} at position {place}"
             )
-    return checkpoint_id
 
 
 def check_lazy_over(lazy_over: int | None) -> int | None:
@@ -91,7 +96,7 @@ def copy_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         InvalidCallError: It is not plain JSON, too large, or holds the engine's key.
     """
-    if metadata is None:
+    if metadata is None or (type(metadata) is dict and not metadata):
         return {}
     if not isinstance(metadata, Mapping):
         raise InvalidCallError(f"metadata is a mapping of plain JSON, not {type(metadata).__name__}")
@@ -139,6 +144,31 @@ def copy_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [copy_plain(item) for item in value]
     return value
+
+
+def plain_flaw(value: Any) -> str | None:
+    """Say what makes a decoded value no plain JSON that `copy_metadata` would let through; None if nothing."""
+    level, depth = [value], 0
+    while level:
+        if depth > _MAX_DEPTH + 1:
+            return f"it is nested over {_MAX_DEPTH} deep"
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
+            if kind is list:
+                below += item
+            elif kind is dict:
+                if any(type(key) is not str for key in item):
+                    return "a key is not text"
+                below += item.values()
+            elif not (kind is int and -(2**63) <= item < 2**64) and not (
+                kind is float and math.isfinite(item)
+            ):
+                return f"it holds a {kind.__name__} that JSON cannot say"
+        level, depth = below, depth + 1
+    return None
 
 
 def _checked(value: Any, path: str, depth: int) -> Any:

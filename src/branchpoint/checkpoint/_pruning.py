@@ -56,8 +56,10 @@ async def prune(checkpoint: Checkpoint, history: History, hold: Hold, keep: Keep
 
 
 def _kept(history: History, keep: Keep) -> list[str]:
-    if isinstance(keep, str):
-        raise InvalidCallError("keep is a collection of snapshot ids or a function, not one text")
+    if isinstance(keep, str) or not (callable(keep) or isinstance(keep, Iterable)):
+        raise InvalidCallError(
+            f"keep is a collection of snapshot ids or a function of a snapshot, not one {type(keep).__name__}"
+        )
     if callable(keep):
         chosen = {snapshot.snapshot_id for snapshot in history.snapshots() if keep(snapshot)}
     else:

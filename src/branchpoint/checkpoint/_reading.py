@@ -5,14 +5,16 @@ Nothing here needs a registered type, until a caller reads a value that is of on
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from branchpoint.checkpoint._manifest import BoundaryName, Status
 from branchpoint.checkpoint._records import EarlierInput, OutputRecord, PendingRequest
 from branchpoint.checkpoint._shape import OpenedInput, open_messages, read_input
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary
-from branchpoint.checkpoint._stored import stored_state
+from branchpoint.checkpoint._stored import Stored, stored_state
 
-__all__ = ["new_outputs", "outputs", "pending_requests", "status", "summary_again"]
+__all__ = ["outputs", "outputs_made_in", "pending_requests", "requests_made_in", "status", "summary_again"]
 
 
 def status(head: CheckpointSnapshot | None) -> Status | None:
@@ -22,10 +24,9 @@ def status(head: CheckpointSnapshot | None) -> Status | None:
 
 def pending_requests(head: CheckpointSnapshot | None) -> list[PendingRequest]:
     """Return the requests that are open at a head, in the order they were made."""
-    if head is None or not head.manifest.requests:
+    if head is None:
         return []
-    requests = open_messages(stored_state(head))["pending"].fields("deliveries", "requests")["requests"]
-    return [PendingRequest(key, stored, head.snapshot_id) for key, stored in requests.entries().items()]
+    return [PendingRequest(key, stored, head.snapshot_id) for key, stored in _open_requests(head).items()]
 
 
 def outputs(head: CheckpointSnapshot | None, input_id: str | None = None) -> list[OutputRecord]:
@@ -40,15 +41,38 @@ def outputs(head: CheckpointSnapshot | None, input_id: str | None = None) -> lis
     return [] if turn is None else [record for record in records if record.turn == turn]
 
 
-def new_outputs(snapshot: CheckpointSnapshot, earlier: CheckpointSnapshot | None) -> list[OutputRecord]:
-    """Return what a snapshot holds as output and an earlier one does not.
+def outputs_made_in(snapshot: CheckpointSnapshot, supersteps: Collection[int]) -> dict[str, Stored]:
+    """Return the records of what some supersteps produced, as a snapshot holds them, by output id.
 
-    Compares the bytes of the records, so that a long history is not opened once more per snapshot.
+    Outputs are only ever added, so those of earlier supersteps are not looked into.
     """
-    earlier_ones = [] if earlier is None else open_messages(stored_state(earlier))["output"].items()
-    known = {stored.encoded.data for stored in earlier_ones}
-    found = open_messages(stored_state(snapshot))["output"].items()
-    return [OutputRecord(stored) for stored in found if stored.encoded.data not in known]
+    found: list[tuple[str, Stored]] = []
+    if supersteps:
+        first = min(supersteps)
+        for stored in reversed(open_messages(stored_state(snapshot))["output"].items()):
+            record = OutputRecord(stored)
+            if record.superstep < first:
+                break
+            if record.superstep in supersteps:
+                found.append((record.output_id, stored))
+    return dict(reversed(found))
+
+
+def requests_made_in(snapshot: CheckpointSnapshot, supersteps: Collection[int]) -> dict[str, Stored]:
+    """Return the records of what some supersteps asked and is open at a snapshot, by request id."""
+    if not supersteps:
+        return {}
+    found = _open_requests(snapshot)
+    return {
+        key: stored for key, stored in found.items() if PendingRequest(key, stored).superstep in supersteps
+    }
+
+
+def _open_requests(snapshot: CheckpointSnapshot) -> dict[str, Stored]:
+    if not snapshot.manifest.requests:
+        return {}
+    pending = open_messages(stored_state(snapshot))["pending"]
+    return pending.fields("deliveries", "requests")["requests"].entries()
 
 
 def _turn_of(accepted: OpenedInput | None, input_id: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from branchpoint.checkpoint._stored import Stored
+from branchpoint.errors import quotable
 
 __all__ = ["EarlierInput", "OutputRecord", "PendingRequest"]
 
@@ -22,6 +23,7 @@ class PendingRequest:
         source_executor_id: Who asks.
         path: For a request from inside nested workflows: the executors that lead to it, outermost first.
         input_id: The input in whose course it was asked.
+        superstep: Number of the superstep that asked.
         snapshot_id: The snapshot it was read from; empty for one that is not committed yet.
         request_type: Type of `data`, as an expression over registered ids.
         response_type: Type of the answer, as an expression over registered ids.
@@ -38,6 +40,7 @@ class PendingRequest:
         "response_type",
         "snapshot_id",
         "source_executor_id",
+        "superstep",
     )
 
     def __init__(self, request_id: str, stored: Stored, snapshot_id: str = "") -> None:
@@ -46,6 +49,7 @@ class PendingRequest:
             "source_executor_id",
             "path",
             "input_id",
+            "superstep",
             "request_type",
             "response_type",
             "response_schema",
@@ -56,6 +60,7 @@ class PendingRequest:
         self.path = found["path"].texts()
         asked_in = found["input_id"]
         self.input_id = None if asked_in.value() is None else asked_in.text()
+        self.superstep = found["superstep"].number()
         self.request_type = found["request_type"].text()
         self.response_type = found["response_type"].text()
         self.response_schema: Any = found["response_schema"].value()
@@ -77,7 +82,8 @@ class PendingRequest:
 
     def __repr__(self) -> str:
         return (
-            f"<PendingRequest {self.request_id!r} from {self.source_executor_id!r} for {self.response_type}>"
+            f"<PendingRequest {quotable(self.request_id, 80)!r} from {quotable(self.source_executor_id, 80)!r} "
+            f"for {quotable(self.response_type, 80)}>"
         )
 
 
@@ -121,7 +127,10 @@ class OutputRecord:
         return self._value.plain()
 
     def __repr__(self) -> str:
-        return f"<OutputRecord {self.output_id!r} of {self.executor_id!r}, turn {self.turn}>"
+        return (
+            f"<OutputRecord {quotable(self.output_id, 80)!r} of {quotable(self.executor_id, 80)!r}, "
+            f"turn {self.turn}>"
+        )
 
 
 class EarlierInput(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from branchpoint.checkpoint._history import History, format_of
 from branchpoint.checkpoint._lineage import check_lineage
 from branchpoint.checkpoint._manifest import Format, Header, Manifest
 from branchpoint.checkpoint._naming import named, snapshot_name
-from branchpoint.checkpoint._shape import open_messages
+from branchpoint.checkpoint._shape import is_small_root, open_messages
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, check_part
 from branchpoint.checkpoint._stored import Source, stored_root
 from branchpoint.errors import CheckpointNotFoundError, CorruptCheckpointError, DataError, StorageError
@@ -30,6 +30,7 @@ def rebuild(
     unloaded: Collection[str],
     left: Collection[str],
     lazy_over: int | None,
+    sealed: bool = False,
 ) -> History:
     """Check bucket names, lineage and digests, in this order, and return the history they make.
 
@@ -51,10 +52,15 @@ def rebuild(
         pruned=header.pruned,
         checkpoint_id=checkpoint_id,
     )
-    for digest, part in parts.items():
-        check_part(digest, part, checkpoint_id=checkpoint_id)
-    # Left-overs of interrupted writes go: a later commit must not take them for stored ones.
-    needed = needed_parts(here, parts, format=form, checkpoint_id=checkpoint_id)
+    if sealed:
+        head = [manifest for manifest in here if manifest.snapshot_id == head_snapshot_id]
+        needed_parts(head, parts, format=form, checkpoint_id=checkpoint_id)
+        needed = dict(parts)
+    else:
+        for digest, part in parts.items():
+            check_part(digest, part, checkpoint_id=checkpoint_id)
+        # Left-overs of interrupted writes go: a later commit must not take them for stored ones.
+        needed = needed_parts(here, parts, format=form, checkpoint_id=checkpoint_id)
     table = PartTable(needed, behind, Digests(left))
     if lazy_over is not None:
         table = _thinned(table, here, head_snapshot_id, format=form, lazy_over=lazy_over)
@@ -121,6 +127,9 @@ def needed_parts(
 
 def _check_buckets(root: str, parts: Mapping[str, bytes], format: Format, where: str) -> None:
     """Check the names of the buckets of a stored state, decoding no value inside them."""
+    data = parts.get(root)
+    if data is not None and is_small_root(data, format=format):
+        return
     open_messages(stored_root(root, Source(parts, format, where, advice="Restore it from a backup.")))
 
 

@@ -9,11 +9,14 @@ from typing import get_args
 
 import msgspec
 
-from branchpoint.checkpoint._manifest import Status
+from branchpoint.checkpoint._manifest import Format, Status
 from branchpoint.checkpoint._records import EarlierInput, OutputRecord, PendingRequest
 from branchpoint.checkpoint._stored import Stored
 
-__all__ = ["BUCKETS", "MESSAGES", "OpenedInput", "OpenedState", "open_messages", "read_input", "read_state"]
+__all__ = [
+    "BUCKETS", "MESSAGES", "OpenedInput", "OpenedState", "is_small_root", "open_messages", "read_input",
+    "read_state",
+]  # fmt: skip
 
 BUCKETS = ("workflow_state", "executor_states", "edge_states", "messages")
 MESSAGES = ("input", "pending", "output")
@@ -53,6 +56,37 @@ class OpenedState(msgspec.Struct, frozen=True):
     deliveries: list[Stored]
     requests: dict[str, Stored]
     outputs: list[Stored]
+
+
+class _Messages(msgspec.Struct, forbid_unknown_fields=True):
+    input: msgspec.Raw
+    pending: msgspec.Raw
+    output: msgspec.Raw
+
+
+class _Root(msgspec.Struct, forbid_unknown_fields=True):
+    workflow_state: msgspec.Raw
+    executor_states: msgspec.Raw
+    edge_states: msgspec.Raw
+    messages: _Messages
+
+
+_CODECS = {
+    "json": (msgspec.json.Decoder(_Root).decode, msgspec.json.Encoder().encode),
+    "msgpack": (msgspec.msgpack.Decoder(_Root).decode, msgspec.msgpack.Encoder().encode),
+}
+
+
+def is_small_root(data: bytes, *, format: Format) -> bool:
+    """Say whether bytes are a root with its buckets and messages in it, named and spelled as the engine does.
+
+    That is so for most roots, and a look at one costs next to nothing. Others may be right as well.
+    """
+    decode, encode = _CODECS[format]
+    try:
+        return bool(encode(decode(data)) == data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def read_state(root: Stored, *, whole: bool = False) -> OpenedState:
@@ -99,11 +133,12 @@ def read_state(root: Stored, *, whole: bool = False) -> OpenedState:
     for found in opened.deliveries:
         _check_delivery(found)
     for request_id, found in opened.requests.items():
-        PendingRequest(request_id, found)
-    _check_outputs(opened.outputs, turn, whole)
-    if whole and opened.input is not None:
-        for found in opened.input.earlier:
-            EarlierInput.read(found)
+        _check_superstep(found, PendingRequest(request_id, found).superstep, iteration)
+    _check_outputs(opened, whole)
+    if opened.input is not None:
+        _check_turn(messages["input"], opened.input.turn, turn)
+        for found in opened.input.earlier if whole else ():
+            _check_turn(found, EarlierInput.read(found).turn, turn)
     return opened
 
 
@@ -138,11 +173,23 @@ def _check_delivery(stored: Stored) -> None:
         found["targets"].refuse("names nobody, so the message would be lost")
 
 
-def _check_outputs(outputs: list[Stored], turn: int, whole: bool) -> None:
+def _check_outputs(opened: OpenedState, whole: bool) -> None:
     """Check the records that this turn will tell at its end; those of earlier turns only in a whole check."""
-    for stored in reversed(outputs):
-        made_in = OutputRecord(stored).turn
-        if made_in > turn:
-            stored.entries()["turn"].refuse(f"is {made_in}, but only {turn} turns began")
-        if made_in < turn and not whole:
+    for stored in reversed(opened.outputs):
+        record = OutputRecord(stored)
+        _check_turn(stored, record.turn, opened.turn)
+        _check_superstep(stored, record.superstep, opened.iteration)
+        if record.turn < opened.turn and not whole:
             return
+
+
+def _check_turn(stored: Stored, named: int, turn: int) -> None:
+    """Refuse a record of a turn that has not begun."""
+    if named > turn:
+        stored.entries()["turn"].refuse(f"is {named}, but only {turn} turns began")
+
+
+def _check_superstep(stored: Stored, named: int, iteration: int) -> None:
+    """Refuse a record of a superstep to come, which that one would announce as its own."""
+    if named > iteration:
+        stored.entries()["superstep"].refuse(f"is {named}, beyond the iteration count of {iteration}")

@@ -19,8 +19,8 @@ from branchpoint.checkpoint._manifest import (
     encode_manifest,
 )
 from branchpoint.checkpoint._naming import named, snapshot_name
-from branchpoint.checkpoint._plain import copy_plain
-from branchpoint.errors import CorruptCheckpointError, SnapshotNotLoadedError
+from branchpoint.checkpoint._plain import check_id, copy_plain
+from branchpoint.errors import CorruptCheckpointError, InvalidCallError, SnapshotNotLoadedError, quotable
 
 __all__ = ["CheckpointSnapshot", "PartTable"]
 
@@ -102,8 +102,8 @@ class CheckpointSnapshot:
     def __repr__(self) -> str:
         found = self._manifest
         return (
-            f"<CheckpointSnapshot {found.snapshot_id} of {self._checkpoint_id!r}: {found.boundary}, "
-            f"{found.status}, superstep {found.superstep}, parent {found.parent_snapshot_id}>"
+            f"<CheckpointSnapshot {quotable(found.snapshot_id, 80)} of {self._checkpoint_id!r}: {found.boundary}, "
+            f"{found.status}, superstep {found.superstep}, parent {quotable(str(found.parent_snapshot_id), 80)}>"
         )
 
     @property
@@ -272,13 +272,25 @@ class CheckpointSnapshot:
             whole = (msgspec.json if form == "json" else msgspec.msgpack).decode(data, type=_Whole)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CorruptCheckpointError(
-                f"the bytes of a snapshot cannot be read ({str(error)[:200]}); restore them from a backup"
+                f"the bytes of a snapshot cannot be read ({quotable(str(error), 200)}); restore them from a backup"
+            ) from None  # it quotes what was stored as it is
+        try:
+            check_id(whole.checkpoint_id)
+        except InvalidCallError as error:
+            raise CorruptCheckpointError(
+                f"the bytes of a snapshot name no checkpoint ({error}); restore them from a backup"
             ) from error
         manifest = decode_manifest(bytes(whole.manifest), format=form, checkpoint_id=whole.checkpoint_id)
         table = PartTable({digest: bytes(part) for digest, part in whole.parts.items()})
         for digest, part in table.parts.items():
             check_part(digest, part, checkpoint_id=whole.checkpoint_id)
         snapshot = cls(checkpoint_id=whole.checkpoint_id, manifest=manifest, table=table, format=form)
+        # They are built on this file.
+        from branchpoint.checkpoint._shape import open_messages
+        from branchpoint.checkpoint._stored import Source, stored_root
+
+        source = Source(table.parts, form, snapshot.described, advice="Restore it from a backup.")
+        open_messages(stored_root(manifest.root, source))
         with named(snapshot.described):
             needed = codec.reachable([manifest.root], table.parts, format=form)
         again = snapshot.to_bytes() if needed == table.parts.keys() else b""

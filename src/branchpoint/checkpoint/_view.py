@@ -16,6 +16,7 @@ from branchpoint.checkpoint._plain import copy_plain
 from branchpoint.checkpoint._records import OutputRecord, PendingRequest
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._telling import told
+from branchpoint.errors import quotable
 from branchpoint.events import WorkflowEvent
 
 __all__ = ["CheckpointView"]
@@ -30,8 +31,9 @@ class CheckpointView:
     def __repr__(self) -> str:
         kept = type(self._history.storage).__name__ if self._history.storage is not None else "memory only"
         return (
-            f"<Checkpoint {self.checkpoint_id!r} of workflow {self.workflow_name!r}: "
-            f"{self.status or 'new'}, {len(self.snapshots)} snapshots, head {self._history.selected}, {kept}>"
+            f"<Checkpoint {self.checkpoint_id!r} of workflow {quotable(self.workflow_name, 80)!r}: "
+            f"{self.status or 'new'}, {len(self.snapshots)} snapshots, "
+            f"head {quotable(str(self._history.selected), 80)}, {kept}>"
         )
 
     # What it is.
@@ -161,15 +163,18 @@ class CheckpointView:
     def events(self, after: str | None = None, input_id: str | None = None) -> list[WorkflowEvent]:
         """Return the durable events on the way from the root to the selected head, oldest first.
 
-        They are the same as the live stream gave, since one function of a snapshot and its parent
-        makes both.
+        They are the same as the live stream gave, since one function of a snapshot makes both. It asks
+        for nothing but that snapshot, so an event has the same `event_id` for as long as its snapshot is
+        there, whatever else is pruned; those of a pruned snapshot are gone with it.
 
         Args:
-            after: Only what came after the event of this `event_id`.
+            after: Only what came after the event of this `event_id`. A reader whose last event was pruned
+                is refused, and reads from the start instead: what it has seen already it knows by its id.
             input_id: Only what happened in the course of this input.
 
         Raises:
-            InvalidCallError: `after` is not the id of an event on this way.
+            InvalidCallError: `after` is not the id of an event on this way; the snapshot of that event
+                was pruned, or the selected head is on another branch.
             SnapshotNotLoadedError: A lazy storage left a snapshot's state behind.
             UnregisteredTypeError: An output's or request's type is not registered in this process.
         """

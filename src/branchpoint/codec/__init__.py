@@ -8,6 +8,7 @@ hold nearly the same values share nearly all of their bytes.
 from __future__ import annotations
 
 from branchpoint.codec._api import (
+    comparison_digest,
     decode,
     decode_state,
     encode,
@@ -23,6 +24,7 @@ from branchpoint.codec._convert import convert
 from branchpoint.codec._copy import copy_value
 from branchpoint.codec._fingerprint import fingerprint
 from branchpoint.codec._format import Format
+from branchpoint.codec._frame import Frame, Level, Settled
 from branchpoint.codec._memo import Memo
 from branchpoint.codec._parts import Encoded, Part, digest, new_parts
 from branchpoint.codec._registry import (
@@ -38,8 +40,12 @@ from branchpoint.codec._wire import from_json, json_schema, to_json
 __all__ = [
     "Encoded",
     "Format",
+    "Frame",
+    "Level",
     "Memo",
     "Part",
+    "Settled",
+    "comparison_digest",
     "convert",
     "copy_value",
     "decode",

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from branchpoint.codec import _builtin, _payloads
-from branchpoint.codec._cut import INLINE
+from branchpoint.codec._blob import plain_blob
+from branchpoint.codec._comparison import Comparison
+from branchpoint.codec._cut import BLOB, FRAME, INLINE
 from branchpoint.codec._decode import Reader
 from branchpoint.codec._encode import Walk
 from branchpoint.codec._flaw import Flaw, flaw_error
 from branchpoint.codec._format import Format, Notation, notation
-from branchpoint.codec._memo import Memo
+from branchpoint.codec._frame import Frame, Level, root_of
+from branchpoint.codec._memo import LONG, Memo
 from branchpoint.codec._opening import encoded_of, entries_of, items_of
-from branchpoint.codec._parts import Encoded, Part, part_of
+from branchpoint.codec._parts import Encoded, Part, digest, part_of
 from branchpoint.codec._refusal import NoText, Refusal, TooDeep, depth_error, error_for, text_error
 from branchpoint.codec._shape import MAX_DEPTH
 from branchpoint.codec._source import Source, load, mentioned
@@ -24,10 +27,11 @@ from branchpoint.codec._wiretree import reachable_parts
 from branchpoint.errors import CorruptCheckpointError
 
 __all__ = [
-    "decode", "decode_state", "encode", "encode_state", "open_dict", "open_list", "plain", "reachable",
-    "references", "transcode",
+    "comparison_digest", "decode", "decode_state", "encode", "encode_state", "open_dict", "open_list", "plain",
+    "reachable", "references", "transcode",
 ]  # fmt: skip
 
+_CONTAINERS: Final = frozenset({dict, list})
 _Result = TypeVar("_Result")
 # A value that was encoded once may stand some levels deeper in a state now, as a message that waits does.
 _STATE_DEPTH: Final = MAX_DEPTH + 16
@@ -35,7 +39,13 @@ _LOADED = (_builtin, _payloads)  # importing them fills the tables of kinds
 
 
 def encode(
-    value: Any, *, format: Format, memo: Memo | None = None, depth: int = 3, path: str = ""
+    value: Any,
+    *,
+    format: Format,
+    memo: Memo | None = None,
+    depth: int = 3,
+    path: str = "",
+    owned: bool = False,
 ) -> tuple[Encoded, Memo | None]:
     """Encode one value; the result may stand for it inside any later value.
 
@@ -47,6 +57,8 @@ def encode(
         memo: What an earlier encoding of this value returned; makes it quick to see what is unchanged.
         depth: How deep below the root of a state the value stands.
         path: Where it stands, for messages.
+        owned: Nothing in the value is ever changed in place, by anybody; a later value may be made of
+            the same objects. With a memo, the same object then counts as unchanged without a look at it.
 
     Returns:
         The encoding, and a memo for the next time where the value is large enough to be worth it.
@@ -57,34 +69,76 @@ def encode(
             surrogate, a class, an exception, ...); names type and path.
     """
     marks = notation(format)
-    data, refs, again = _encoded(marks, value, memo, depth, path)
+    if memo is None and depth > FRAME and type(value) in _CONTAINERS and len(value) < LONG:
+        blob = plain_blob(marks, value)
+        if blob is not None and len(blob) <= BLOB:
+            if len(blob) <= INLINE:
+                return Encoded(blob), None
+            part = part_of(blob, ())
+            return Encoded(marks.reference(part.digest), (part,)), None
+    data, refs, again = _encoded(marks, value, memo, depth, path, owned)
     if len(data) > INLINE:
         part = part_of(data, refs)
         return Encoded(marks.reference(part.digest), (part,)), again
     return Encoded(data, refs), again
 
 
+def comparison_digest(label: str, value: Any, *, path: str = "") -> str:
+    """Return a digest that equal values share, whatever the order in which their dicts were filled.
+
+    Types and values count exactly, as in encoding: `1`, `1.0` and `True` differ. So does the order of a
+    list, of an `OrderedDict`, and of what the encoder of a registered type returns.
+
+    Args:
+        label: Sets digests of one value apart that are to mean different things.
+        value: Any value that can be encoded.
+        path: Where it stands, for messages.
+
+    Raises:
+        EncodingError: As in `encode`.
+    """
+    marks = notation("json")
+
+    def work() -> tuple[bytes, tuple[Part, ...]]:
+        walk = Comparison(marks, MAX_DEPTH + 1)  # the label stands one level above the value
+        try:
+            return walk.standalone(walk.child([label, value], 3, None))
+        except Refusal as refusal:
+            del refusal.steps[-1:]
+            raise
+
+    data, refs = _refusing(work, value, path)
+    return digest(data if len(data) <= INLINE else marks.reference(part_of(data, refs).digest))
+
+
 def encode_state(
-    state: Mapping[str, Any], *, format: Format, memo: Memo | None = None
-) -> tuple[Part, Memo | None]:
+    state: Mapping[str, Any], *, format: Format, memo: Level | None = None
+) -> tuple[Part, Level | None]:
     """Encode a whole state, whose leaves may be `Encoded` already; see `encode`.
 
     Returns:
-        The root part, under whose digest the state can be stored, and a memo for the next time.
+        The root part, under whose digest the state can be stored, and a memo for the next time: for a
+        state made of the same objects, in which nothing was changed in place.
     """
-    data, refs, again = _encoded(notation(format), dict(state), memo, 0, "")
-    return part_of(data, refs), again
+    marks = notation(format)
+    root = state if type(state) is Frame else dict(state)
+    return _refusing(lambda: root_of(Walk(marks, owned=True), root, memo), root, "")
 
 
 def _encoded(
-    marks: Notation, value: Any, memo: Memo | None, depth: int, path: str
+    marks: Notation, value: Any, memo: Memo | None, depth: int, path: str, owned: bool
 ) -> tuple[bytes, tuple[Part, ...], Memo | None]:
     def work() -> tuple[bytes, tuple[Part, ...], Memo | None]:
-        walk = Walk(marks)
+        walk = Walk(marks, owned=owned)
         tree = walk.child(value, depth, memo)
         data, refs = walk.standalone(tree)
         return data, refs, getattr(tree, "memo", None)
 
+    return _refusing(work, value, path)
+
+
+def _refusing(work: Callable[[], _Result], value: Any, path: str) -> _Result:
+    """Encode, and turn what is refused into errors that name the place."""
     try:
         return with_room(work)
     except NoText as refusal:

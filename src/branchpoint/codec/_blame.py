@@ -17,6 +17,7 @@ __all__ = ["blame", "describe_depth", "text_without_form"]
 _CONTAINERS: Final[frozenset[type]] = frozenset(
     {list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict}
 )
+_LONGEST_WAY: Final = 64
 
 
 def blame(root: Any, refused: Any, path: str) -> tuple[str, Any]:
@@ -59,38 +60,48 @@ def _locate(root: Any, wanted: Any, path: str) -> str:
 
 
 def describe_depth(root: Any, path: str) -> str:
-    """Say where `root` contains itself, or that it is too deep."""
-    on_path: dict[int, str] = {id(root): path}
+    """Say where `root` contains itself, or that it is too deep; in time and memory of its size, however deep."""
+    keys: list[Any] = []  # the way to where the walk is
+    ways: dict[int, int] = {id(root): 0}  # on it: how many of the keys lead there
     done: set[int] = set()
-    stack = [(root, path, children(root))]
+    stack = [(root, children(root))]
     deep = ""
     while stack:
-        value, where, parts = stack[-1]
+        value, parts = stack[-1]
         for key, part in parts:
             if type(part) in ATOMS or id(part) in done:
                 continue
-            inner = step(where, key)
-            if id(part) in on_path:
+            if id(part) in ways:
+                again = _path(path, keys[: ways[id(part)]])
                 return (
-                    f"{inner}: this {type_name(type(part))} contains itself (it is "
-                    f"{on_path[id(part)] or 'the value'} again). A value must be a tree: keep an id or a "
+                    f"{_path(path, [*keys, key])}: this {type_name(type(part))} contains itself (it is "
+                    f"{again or 'the value'} again). A value must be a tree: keep an id or a "
                     "name instead of the object."
                 )
-            on_path[id(part)] = inner
+            keys.append(key)
+            ways[id(part)] = len(keys)
             # An unregistered object may refer to itself: copy.deepcopy keeps that.
             walked = type(part) in _CONTAINERS or entry_for_type(type(part)) is not None
-            stack.append((part, inner, children(part) if walked else iter(())))
+            stack.append((part, children(part) if walked else iter(())))
             if len(stack) > MAX_DEPTH and not deep:
-                deep = stack[min(8, MAX_DEPTH)][1]
+                deep = _path(path, keys[:8])
             break
         else:
             stack.pop()
             done.add(id(value))
-            on_path.pop(id(value), None)
+            ways.pop(id(value), None)
+            if keys:
+                keys.pop()
     return (
         f"{deep or path or 'the value'}: a value of type {type_name(type(root))} nests deeper than {MAX_DEPTH} "
         "levels. Keep deep structures as a flat list of nodes that refer to each other by id."
     )
+
+
+def _path(path: str, keys: list[Any]) -> str:
+    for key in keys[:_LONGEST_WAY]:
+        path = step(path, key)
+    return path if len(keys) <= _LONGEST_WAY else f"{path}..."
 
 
 def text_without_form(root: Any, path: str) -> tuple[str, Any] | None:

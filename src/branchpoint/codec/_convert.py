@@ -87,10 +87,11 @@ def _run(conversion: _Conversion, value: Any, tp: Any, path: str) -> Any:
 class _Conversion:
     """The rules; `loose` adds those of the JSON boundary."""
 
-    __slots__ = ("loose",)
+    __slots__ = ("loose", "tried")
 
     def __init__(self, loose: bool) -> None:
         self.loose = loose
+        self.tried: dict[tuple[int, str, Any], tuple[Any, Misfit | None]] = {}
 
     def convert(self, value: Any, declared: Any, path: str, depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -115,6 +116,24 @@ class _Conversion:
         return self.instance(value, tp, cls, path, depth)
 
     def union(self, value: Any, tp: Any, path: str, depth: int) -> Any:
+        """One outcome for one place: members that lead to one union again would try it twice at each level."""
+        if type(value) is not dict and type(value) is not list:
+            return self.member(value, tp, path, depth)
+        try:
+            known = self.tried.get(place := (id(value), path, tp))
+        except TypeError:  # an unhashable default or limit
+            return self.member(value, tp, path, depth)
+        if known is None:
+            try:
+                known = (self.member(value, tp, path, depth), None)
+            except Misfit as error:
+                known = (None, error)
+            self.tried[place] = known
+        if known[1] is not None:
+            raise known[1]
+        return known[0]
+
+    def member(self, value: Any, tp: Any, path: str, depth: int) -> Any:
         fallbacks: list[Any] = []
         reasons: list[str] = []
         for member in typing.get_args(tp):
@@ -293,8 +312,8 @@ class _Conversion:
                 raise
             try:  # JSON has keys of text alone, so a number is its text
                 return msgspec.convert(key, tp, strict=False)
-            except (msgspec.ValidationError, TypeError):
-                pass
+            except (ValueError, TypeError):
+                pass  # a ValidationError is a ValueError, and so is what half a surrogate gives
             raise
 
 

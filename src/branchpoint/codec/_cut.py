@@ -5,7 +5,8 @@ The rules, all in one place:
 - An encoding of up to `INLINE` bytes stands inline in its parent, whatever it is.
 - A value whose whole encoding has up to `BLOB` bytes is not cut inside; as a child of a cut parent
   it becomes a part of its own when it is over `INLINE`. Text and bytes are never cut.
-- The frame (depth up to `FRAME`: root, bucket, key) is always cut.
+- The frame (depth up to `FRAME`: root, bucket, key) is one part when it has up to `WHOLE` bytes with
+  every value over `INLINE` bytes as a part; otherwise all of it is cut.
 - A cut list or dict is a tree of nodes. Its items are first divided into *segments*, which end after
   an item whose hash has its six lowest bits zero, or after `SEGMENT_MAX` items. Inside a segment,
   items are grouped into nodes, nodes into nodes, until what is left has up to `ROOT` bytes: that is
@@ -22,7 +23,9 @@ the same bytes, however they came about, and a change is forgotten at the next s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import is_
 from typing import Final, NamedTuple
 
 from branchpoint.codec._format import Notation
@@ -30,12 +33,13 @@ from branchpoint.codec._parts import Part, part_of
 
 __all__ = [
     "BLOB", "FRAME", "INLINE", "LEVELS", "NODE_MAX", "NODE_MIN", "ROOT", "SEGMENT_MASK", "SEGMENT_MAX",
-    "Cache", "Node", "fold", "inlined",
+    "WHOLE", "Cache", "Node", "fold", "inlined",
 ]  # fmt: skip
 
 INLINE: Final = 96
 BLOB: Final = 1024
 FRAME: Final = 2
+WHOLE: Final = 512
 ROOT: Final = 256
 NODE_MIN: Final = 96
 NODE_MAX: Final = 512
@@ -65,13 +69,34 @@ def inlined(notation: Notation, data: bytes, refs: tuple[Part, ...]) -> tuple[by
 
 
 class Cache:
-    """Nodes that were made the last time; a node is recognised by the data of its children."""
+    """Nodes that were made the last time.
 
-    __slots__ = ("made", "used")
+    A node is recognised by the data of its children. What only grew is recognised sooner: by the very
+    nodes it had at each level, of which the groups that were full stay as they are.
+    """
+
+    __slots__ = ("levels", "made", "used")
 
     def __init__(self, earlier: Cache | None = None) -> None:
         self.made: dict[tuple[bytes, ...], Node] = {} if earlier is None else earlier.used
         self.used: dict[tuple[bytes, ...], Node] = {}
+        self.levels: dict[tuple[bool, int], _Grouped] = {} if earlier is None else earlier.levels
+
+
+class _Grouped(NamedTuple):
+    """The children at one level, their groups, and where each group ends."""
+
+    children: Sequence[Node]
+    groups: list[Node]
+    ends: list[int]
+
+    def standing(self, children: Sequence[Node]) -> int:
+        """How many of the groups are surely the same for these children."""
+        # The last child may have ended its group only because it was the last one.
+        same = min(len(self.children), len(children)) - 1
+        if same <= 0 or not all(map(is_, self.children[:same], children)):
+            return 0
+        return bisect_right(self.ends, same)
 
 
 def fold(
@@ -83,7 +108,7 @@ def fold(
     cache: Cache | None = None,
 ) -> tuple[bytes, tuple[Part, ...]]:
     """Group items (`leaf`) or nodes until they fit into one node; return its data and its references."""
-    while sum([len(child.data) for child in children]) + len(children) > ROOT:
+    while not _fit(children):
         groups = _group(notation, children, mapping, leaf, level, cache)
         if groups is None:
             break
@@ -91,14 +116,27 @@ def fold(
     return _join(notation, children, mapping, leaf)
 
 
+def _fit(children: Sequence[Node]) -> bool:
+    left = ROOT - len(children)
+    for child in children:
+        left -= len(child.data)
+        if left < 0:
+            return False
+    return True
+
+
 def _join(
     notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool
 ) -> tuple[bytes, tuple[Part, ...]]:
-    items = [child.data for child in children]
-    refs = tuple(part for child in children for part in child.refs)
+    items = []
+    refs: list[Part] = []
+    for child in children:
+        items.append(child.data)
+        if child.refs:
+            refs += child.refs
     if not leaf:
-        return notation.single("$d" if mapping else "$l", notation.join_list(items)), refs
-    return (notation.join_dict(items) if mapping else notation.join_list(items)), refs
+        return notation.single("$d" if mapping else "$l", notation.join_list(items)), tuple(refs)
+    return (notation.join_dict(items) if mapping else notation.join_list(items)), tuple(refs)
 
 
 def _node(
@@ -125,9 +163,15 @@ def _group(
     """The nodes of the level above, or None where all children belong into one node."""
     bit = 1 << (_FIRST_BIT + level % _BITS)
     groups: list[Node] = []
+    ends: list[int] = []
     start = size = 0
+    if cache is not None and (known := cache.levels.get((leaf, level))) is not None:
+        standing = known.standing(children)
+        groups, ends = known.groups[:standing], known.ends[:standing]
+        start = ends[-1] if ends else 0
     last = len(children) - 1
-    for place, child in enumerate(children):
+    for place in range(start, len(children)):
+        child = children[place]
         size += len(child.data) + 1
         # A node of one node would make no progress, however the hashes fall.
         full = size >= NODE_MIN and (leaf or place > start) and (child.hash & bit or size >= NODE_MAX)
@@ -140,4 +184,7 @@ def _group(
                 groups.append(child)
             start = place + 1
             size = 0
+            ends.append(start)
+    if cache is not None:
+        cache.levels[leaf, level] = _Grouped(children, groups, ends)
     return groups

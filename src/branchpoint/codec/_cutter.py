@@ -5,6 +5,7 @@ A wire tree holds plain objects, and in the place of what is cut already a `Cut`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
@@ -98,14 +99,30 @@ class Cutter:
             size += len(data) - head
         return Node(data, refs, crc32(data)), size
 
-    def cut(self, shape: Shape, trees: Any, children: dict[Any, Memo]) -> Cut:
-        """Cut a container whose items are trees already."""
+    def gathered(self, nodes: Sequence[Node], *, mapping: bool) -> tuple[bytes, tuple[Part, ...]]:
+        """The container of these items: segment by segment, then the segments."""
         notation = self.notation
-        mapping = shape == "dict"
-        nodes: list[Node] = []
+        if len(nodes) < SEGMENT_MAX:
+            for node in nodes[:-1]:
+                if not node.hash & SEGMENT_MASK:
+                    break
+            else:
+                return fold(notation, nodes, mapping, True, 0)
         segments: list[Node] = []
+        start = 0
         data: bytes = b""
         refs: tuple[Part, ...] = ()
+        for place, node in enumerate(nodes, 1):
+            if not node.hash & SEGMENT_MASK or place - start == SEGMENT_MAX or place == len(nodes):
+                data, refs = fold(notation, nodes[start:place], mapping, True, 0)
+                segments.append(Node(*inlined(notation, data, refs), node.hash))
+                start = place
+        return fold(notation, segments, mapping, False, LEVELS) if len(segments) > 1 else (data, refs)
+
+    def cut(self, shape: Shape, trees: Any, children: dict[Any, Memo]) -> Cut:
+        """Cut a container whose items are trees already."""
+        mapping = shape == "dict"
+        nodes: list[Node] = []
         place: Any = None
         total = 0
         try:
@@ -113,21 +130,12 @@ class Cutter:
                 node, size = self.item(tree, place if mapping else None)
                 total += tree.weight if type(tree) is Cut else size
                 nodes.append(node)
-                if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
-                    data, refs = fold(notation, nodes, mapping, True, 0)
-                    segments.append(Node(*inlined(notation, data, refs), node.hash))
-                    nodes = []
         except Refusal as refusal:
             refusal.steps.append(place)
             raise
         except UnicodeEncodeError:  # a key
             raise self.surrogate({place: None}) from None
-        if nodes or not segments:
-            data, refs = fold(notation, nodes, mapping, True, 0)
-            if segments:
-                segments.append(Node(*inlined(notation, data, refs), nodes[-1].hash))
-        if len(segments) > 1:
-            data, refs = fold(notation, segments, mapping, False, LEVELS)
+        data, refs = self.gathered(nodes, mapping=mapping)
         self.size = max(total, BLOB + 1)
         memo = Memo(shape, (), children, total) if children else None
         return Cut(data, refs, total, memo)

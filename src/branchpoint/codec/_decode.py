@@ -167,16 +167,21 @@ class Reader:
         self.depth += inside
         payload = self.value(tree)
         self.depth -= inside
-        for step in range(version, entry.version):
-            upgrade = entry.upgrades.get(step)
-            if upgrade is not None:
-                payload = _called(
-                    f"the upgrade of {type_id!r} from version {step} to {step + 1}", upgrade, payload
-                )
+        made_by = ""
+        if version < entry.version:
+            payload, made_by = _upgraded(entry, version, payload)
+        which = "" if made_by else f" version {version}"
         try:
-            value = _called(f"the decoder of {type_id!r}", entry.decoder, payload, f" version {version}")
+            value = _called(f"the decoder of {type_id!r}", entry.decoder, payload, which)
         except FieldMismatch as mismatch:
-            raise Flaw(_mismatch(entry, version, mismatch), UnknownVersionError) from None
+            told = _mismatch(entry, version, mismatch)
+            if made_by:
+                told = f"{made_by}{type_name(entry.cls)} does not take that: {mismatch}"
+            raise Flaw(told, UnknownVersionError) from None
+        except Flaw as flaw:
+            if not made_by:
+                raise
+            raise Flaw(made_by + flaw.reason, UnknownVersionError) from flaw.__cause__
         if type(value) is not entry.cls:
             raise Flaw(
                 f"the decoder of {type_id!r} returned a {type_name(type(value))}, not a {type_name(entry.cls)}"
@@ -230,6 +235,23 @@ def _called(what: str, function: Callable[[Any], Any], payload: Any, which: str 
         raise Flaw(str(error), type(error)) from error
     except Exception as error:
         raise Flaw(f"{what} refused{which} ({type(error).__name__}: {error})") from error
+
+
+def _upgraded(entry: TypeEntry, version: int, payload: Any) -> tuple[Any, str]:
+    """Carry a payload forward to the version that is known; also say which upgrade made it, if one did."""
+    made_by = ""
+    for step in range(version, entry.version):
+        upgrade = entry.upgrades.get(step)
+        if upgrade is not None:
+            which = f"the upgrade of {entry.type_id!r} from version {step} to {step + 1}"
+            try:
+                payload = _called(which, upgrade, payload)
+            except Flaw as flaw:  # the data is what it was, so nobody is told that it is damaged
+                raise Flaw(flaw.reason, UnknownVersionError) from flaw.__cause__
+            made_by = (
+                f"{which} has to be mended: it returned a value of type {type_name(type(payload))}, and "
+            )
+    return payload, made_by
 
 
 def _mismatch(entry: TypeEntry, version: int, mismatch: FieldMismatch) -> str:

@@ -88,7 +88,7 @@ def _flag_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         except ValueError:
             member = None
         if type(member) is not cls or member._value_ != payload:
-            raise FieldMismatch(f"it has no members for {payload!r}")
+            raise FieldMismatch(f"it has no members for {payload:#x}")  # decimal text has a limit
         return member
 
     return encode, decode
@@ -98,6 +98,7 @@ def _namedtuple_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], A
     names: tuple[str, ...] = cls._fields
     defaults = {name: cls._field_defaults.get(name, _REQUIRED) for name in names}
     extras = _extras_of(cls, frozenset())
+    put_extras = _putter_of(cls, frozenset())
 
     def encode(value: Any) -> Any:
         values = tuple(value)
@@ -114,7 +115,7 @@ def _namedtuple_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], A
         fields, extra = _fields(payload, names, defaults, ())
         value = tuple.__new__(cls, [fields[name] for name in names])
         if extra:
-            value.__dict__.update(extra)
+            put_extras(value, extra)
         return value
 
     return encode, decode
@@ -132,6 +133,7 @@ def _struct_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
             defaults[field.name] = _REQUIRED
     get = _getter(names)
     extras = _extras_of(cls, frozenset(names))
+    put_extras = _putter_of(cls, frozenset(names))
     blank = _blank_struct(cls, names)
     force = msgspec.structs.force_setattr
     unset = tuple(field.name for field in msgspec.structs.fields(cls) if _may_be_unset(field))
@@ -151,7 +153,7 @@ def _struct_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
         for name in names:
             force(value, name, fields.get(name, msgspec.UNSET))
         if extra:
-            value.__dict__.update(extra)
+            put_extras(value, extra)
         return value
 
     return encode, decode
@@ -194,6 +196,7 @@ def _dataclass_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], An
             optional.append(field.name)  # set by __post_init__ or later, or never
     get = _getter(names)
     extras = _extras_of(cls, frozenset(names))
+    put_extras = _putter_of(cls, frozenset(names))
     unset = tuple(optional)
     new, put = object.__new__, object.__setattr__
     # Without slots and descriptors the instance's __dict__ is all there is to fill.
@@ -219,8 +222,8 @@ def _dataclass_codec(cls: Any) -> tuple[Callable[[Any], Any], Callable[[Any], An
         else:
             for name, item in fields.items():
                 put(value, name, item)
-        for name, item in extra.items():
-            put(value, name, item)
+        if extra:
+            put_extras(value, extra)
         return value
 
     return encode, decode
@@ -244,14 +247,18 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     return operator.attrgetter(*names)
 
 
+def _beside(cls: type[Any], names: frozenset[str]) -> dict[str, Any]:
+    """The slots that an instance has beside its fields."""
+    if issubclass(cls, msgspec.Struct):
+        return {}  # the slots of a Struct are its fields
+    slots = layout_of(cls).slots
+    return {name: member for name, member in slots if name not in names and name not in _IGNORED}
+
+
 def _extras_of(cls: type[Any], names: frozenset[str]) -> Callable[[Any], dict[str, Any]] | None:
     """A function that finds what an instance holds beside its fields, or None if it cannot hold any."""
     layout = layout_of(cls)
-    slots = tuple(
-        (name, member) for name, member in layout.slots if name not in names and name not in _IGNORED
-    )
-    if issubclass(cls, msgspec.Struct):
-        slots = ()  # the slots of a Struct are its fields
+    slots = tuple(_beside(cls, names).items())
     ignored = names | _IGNORED | layout.derived
     if not layout.has_dict and not slots:
         return None
@@ -272,6 +279,27 @@ def _extras_of(cls: type[Any], names: frozenset[str]) -> Callable[[Any], dict[st
         return found
 
     return extras
+
+
+def _putter_of(cls: type[Any], names: frozenset[str]) -> Callable[[Any, dict[Any, Any]], None]:
+    """A function that puts back what was kept beside the fields, and calls nothing of the class for it.
+
+    A name that an instance cannot hold beside its fields is refused.
+    """
+    layout = layout_of(cls)
+    slots = _beside(cls, names)
+    ignored = names | _IGNORED | layout.derived
+
+    def put(value: Any, extra: dict[Any, Any]) -> None:
+        for name, item in extra.items():
+            if name in slots:
+                slots[name].__set__(value, item)
+            elif type(name) is str and layout.has_dict and name not in ignored:
+                value.__dict__[name] = item  # past a property's setter
+            else:
+                raise FieldMismatch(f"it has no attribute {name!r} beside its fields any more")
+
+    return put
 
 
 def _fields(

@@ -13,21 +13,25 @@ from typing import Any, Final
 
 import msgspec
 
-from branchpoint.codec._cut import BLOB, FRAME, LEVELS, SEGMENT_MASK, SEGMENT_MAX, Cache, Node, fold, inlined
+from branchpoint.codec._cut import (
+    BLOB,
+    FRAME,
+)  # fmt: skip
 from branchpoint.codec._cutter import Cut, Cutter
 from branchpoint.codec._format import Notation
-from branchpoint.codec._memo import HEAVY, LONG, Memo, Segment, Shape
+from branchpoint.codec._memo import LONG, Memo
 from branchpoint.codec._parts import Encoded
 from branchpoint.codec._refusal import Refusal, TooDeep, refuse
 from branchpoint.codec._registry import TypeEntry, by_type, entry_for_type
+from branchpoint.codec._segments import Irregular, remembering
 from branchpoint.codec._shape import MAX_DEPTH
 from branchpoint.codec._source import mentions
 from branchpoint.codec._stack import has_room
-from branchpoint.codec._tokens import item_token, proves
+from branchpoint.codec._tokens import item_token
 from branchpoint.codec._wiretree import INT_MAX, INT_MIN
 from branchpoint.errors import BranchpointError, UnregisteredTypeError, UnsupportedValueError
 
-__all__ = ["Cut", "Handler", "Walk", "handlers"]
+__all__ = ["Cut", "Handler", "Walk", "handlers", "is_plain_keyed"]
 
 _NONE: Final = type(None)
 _SURELY: Final = 512  # a list of more items is over one blob in any case
@@ -37,23 +41,21 @@ handlers: dict[type[Any], Handler] = {}
 """Exact type -> how it becomes a wire tree; builtin kinds add themselves."""
 
 
-class _Irregular(Exception):
-    """A dict that was taken for one with plain keys has another key."""
-
-
 class Walk(Cutter):
     """One encoding.
 
     Attributes:
         limit: The depth at which a value is refused.
+        owned: Nothing in the value ever changes in place.
         foreign: How many values were met so far whose marshal bytes prove nothing.
     """
 
-    __slots__ = ("foreign", "limit")
+    __slots__ = ("foreign", "limit", "owned")
 
-    def __init__(self, notation: Notation, limit: int = MAX_DEPTH) -> None:
+    def __init__(self, notation: Notation, limit: int = MAX_DEPTH, *, owned: bool = False) -> None:
         super().__init__(notation)
         self.limit = limit
+        self.owned = owned
         self.foreign = 0
 
     # Values to wire trees.
@@ -73,7 +75,7 @@ class Walk(Cutter):
         if depth > self.limit:
             raise TooDeep
         if len(value) >= LONG and (depth <= FRAME or memo is not None or _promising(value)):
-            found = self._remembering("list", list(value), depth, memo)
+            found = remembering(self, "list", list(value), depth, memo)
             if found is not None:
                 return found
         size = len(value) * self.notation.item_cost
@@ -118,13 +120,12 @@ class Walk(Cutter):
         entries = list(value.items())
         if len(entries) >= LONG and (depth <= FRAME or memo is not None or _promising(entries)):
             try:
-                found = self._remembering("dict", entries, depth, memo)
-            except _Irregular:
+                found = remembering(self, "dict", entries, depth, memo)
+            except Irregular:
                 return self.tag_pairs("dict", entries, depth, memo)
             if found is not None:
                 return found
-        item_cost = self.notation.entry_cost
-        size = len(entries) * item_cost
+        size = len(entries) * self.notation.entry_cost
         items = value
         cut = False
         children: dict[Any, Memo] = {}
@@ -171,7 +172,7 @@ class Walk(Cutter):
         if depth > self.limit:
             raise TooDeep
         if len(entries) >= LONG and (depth <= FRAME or memo is not None or _promising(entries)):
-            found = self._remembering("pairs", entries, depth, memo)
+            found = remembering(self, "pairs", entries, depth, memo)
             if found is not None:
                 return found
         children: dict[Any, Memo] = {}
@@ -179,7 +180,7 @@ class Walk(Cutter):
         cut = False
         items = []
         for place, entry in enumerate(entries):
-            tree = self._pair(entry, depth, None if memo is None else memo.children.get(place))
+            tree = self.pair(entry, depth, None if memo is None else memo.children.get(place))
             size += self.size
             if type(tree[0]) is Cut or type(tree[1]) is Cut:
                 cut = True
@@ -191,7 +192,7 @@ class Walk(Cutter):
         self.size = size
         return items
 
-    def _pair(self, entry: tuple[Any, Any], depth: int, memo: Memo | None) -> list[Any]:
+    def pair(self, entry: tuple[Any, Any], depth: int, memo: Memo | None) -> list[Any]:
         try:
             key = self.child(entry[0], depth + 1, None)
             size = self.size
@@ -269,141 +270,32 @@ class Walk(Cutter):
             head["n"] = entry.version
         return self.tag(head, tree)
 
+    def held(self, value: Encoded) -> tuple[int, bool]:
+        """The bytes of an encoding that was handed over, and whether it is cut."""
+        if len(value.refs) == 1 and self.notation.referred(value.data) is not None:
+            part = value.refs[0]
+            return len(part.data), bool(part.refs) or mentions(self.notation, part.data)
+        return len(value.data), value._cut
+
     def encoded(self, value: Encoded) -> Any:
         """An encoding that was handed over; it counts as the value it stands for."""
         self.foreign += 1
-        data, refs, cut = value.data, value.refs, value._cut
-        notation = self.notation
-        if len(refs) == 1 and data == notation.reference(refs[0].digest):
-            part = refs[0]
-            data, refs = part.data, part.refs
-            cut = bool(refs) or mentions(notation, data)
+        data, refs = value.data, value.refs
+        _, cut = self.held(value)
+        if len(refs) == 1 and self.notation.referred(data) is not None:
+            data, refs = refs[0].data, refs[0].refs
         self.size = len(data) - 1
         if cut:
             return Cut(data, refs, len(data))
         return msgspec.Raw(data)
 
-    def _remembering(self, shape: Shape, items: Sequence[Any], depth: int, memo: Memo | None) -> Cut | None:
-        """Cut a long container segment by segment, taking from the memo what has not changed.
 
-        None when the whole turns out to fit into one blob.
-        """
-        old: Sequence[Segment] = ()
-        known: Mapping[Any, Memo] = {}
-        if memo is not None and memo.shape == shape:
-            old, known = memo.segments, memo.children
-        children: dict[Any, Memo] = {}
-        cache = Cache(None if memo is None or memo.shape != shape else memo.cache)
-        segments: list[Segment] = []
-        count = len(items)
-        start = place = 0
-        while start < count:
-            segment: Segment | None = None
-            if old and memo is not None:
-                number = memo.find(items, start, place)
-                if number >= 0:
-                    segment, place = old[number], number + 1
-                elif place < len(old):
-                    place += 1
-            if segment is None or (not segment.closed and start + segment.count < count):
-                segment = self._segment(shape, items, start, segment, depth, known, children, cache)
-            segments.append(segment)
-            start += segment.count
-        whole: int | None = 2 if self.notation.name == "json" else 3 if count >= 16 else 1
-        weight = 0
-        for segment in segments:
-            weight += segment.weight
-            whole = None if whole is None or segment.whole is None else whole + segment.whole
-        if depth > FRAME and whole is not None and whole - (self.notation.name == "json") <= BLOB:
-            return None
-        if len(segments) == 1:
-            data, refs = segments[0].data, segments[0].refs
-        else:
-            nodes = [segment.node for segment in segments]
-            data, refs = fold(self.notation, nodes, shape == "dict", False, LEVELS, cache)
-        self.size = max(weight, BLOB + 1)
-        return Cut(data, refs, weight, Memo(shape, segments, children, weight, cache))
-
-    def _segment(
-        self,
-        shape: Shape,
-        items: Sequence[Any],
-        start: int,
-        base: Segment | None,
-        depth: int,
-        known: Mapping[Any, Memo],
-        children: dict[Any, Memo],
-        cache: Cache,
-    ) -> Segment:
-        """Encode items from `start` on until a segment ends; `base` is its beginning, done before."""
-        nodes: list[Node] = []
-        tokens: list[Any] | None = []
-        whole: int | None = 0
-        weight = 0
-        if base is not None and base.nodes is not None:
-            nodes = list(base.nodes)
-            tokens = None if base.tokens is None else list(base.tokens)
-            whole, weight = base.whole, base.weight
-        separator = 1 if self.notation.name == "json" else 0
-        closed = False
-        place = start + len(nodes)
-        while place < len(items):
-            item = items[place]
-            # Taken before the item is looked at: if another thread changes it in between, the change
-            # is seen next time.
-            token = item_token(item) if tokens is not None else None
-            foreign = self.foreign
-            tree, key, child = self._element(shape, item, place, depth, known)
-            try:
-                node, size = self.item(tree, key)
-            except Refusal as refusal:
-                refusal.steps.append(place if shape == "list" else item[0])
-                raise
-            except UnicodeEncodeError:
-                raise self.surrogate({key: None}) from None
-            nodes.append(node)
-            if child is not None and child.weight >= HEAVY:
-                children[place if shape != "dict" else key] = child
-                token = None  # it has a memo of its own
-            if token is None or not proves(token, self.foreign - foreign):
-                tokens = None
-            elif tokens is not None:
-                tokens.append(token)
-            is_cut = type(tree) is Cut or (bool(node.refs) and bool(node.refs[0].refs))
-            whole = None if whole is None or is_cut else whole + size + separator
-            weight += tree.weight if type(tree) is Cut else size
-            place += 1
-            if not node.hash & SEGMENT_MASK or len(nodes) == SEGMENT_MAX:
-                closed = True
-                break
-        # Only the last segment grows, so only its inner nodes are worth remembering.
-        data, refs = fold(self.notation, nodes, shape == "dict", True, 0, None if closed else cache)
-        node = Node(*inlined(self.notation, data, refs), nodes[-1].hash)
-        return Segment(tokens, nodes, closed, data, refs, node, whole, weight)
-
-    def _element(
-        self, shape: Shape, item: Any, place: int, depth: int, known: Mapping[Any, Memo]
-    ) -> tuple[Any, str | None, Memo | None]:
-        """The tree of one item, its key in a dict, and the memo of what it holds."""
-        if shape == "pairs":
-            pair = self._pair(item, depth, known.get(place))
-            memo = pair[1].memo if type(pair[1]) is Cut else None
-            if type(pair[0]) is Cut or type(pair[1]) is Cut:
-                return self.cut("list", pair, {}), None, memo
-            return pair, None, memo
-        key: str | None = None
-        where: Any = place
-        if shape == "dict":
-            key, item = item
-            if type(key) is not str or key[:1] == "$":
-                raise _Irregular
-            where = key
-        try:
-            tree = self.child(item, depth + 1, known.get(where))
-        except Refusal as refusal:
-            refusal.steps.append(where)
-            raise
-        return tree, key, tree.memo if type(tree) is Cut else None
+def is_plain_keyed(value: Mapping[Any, Any]) -> bool:
+    """Whether a dict is written with its keys as they are: text that does not begin with `$`."""
+    for key in value:  # noqa: SIM110  (most are small, and a generator has a cost)
+        if type(key) is not str or (key < "%" and key[:1] == "$"):
+            return False
+    return True
 
 
 def _promising(items: Sequence[Any]) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from branchpoint.codec._shape import step
-from branchpoint.errors import BranchpointError, CorruptCheckpointError
+from branchpoint.errors import BranchpointError, CorruptCheckpointError, quotable
 
 __all__ = ["Flaw", "flaw_error"]
 
 
 _LONGEST: Final = 64
+_LONGEST_REASON: Final = 600
+_LONGEST_PATH: Final = 1_000
 
 
 class Flaw(Exception):
@@ -35,4 +37,5 @@ def flaw_error(flaw: Flaw, path: str) -> BranchpointError:
         path = step(path, one)
     if len(flaw.steps) > _LONGEST:
         path += "..."
-    return flaw.error(f"stored data {f'at {path}' if path else 'of a value'} cannot be read: {flaw.reason}")
+    at = f"at {quotable(path, _LONGEST_PATH)}" if path else "of a value"
+    return flaw.error(f"stored data {at} cannot be read: {quotable(flaw.reason, _LONGEST_REASON)}")

@@ -6,6 +6,7 @@ few ways of joining; everything below a child is msgspec's work.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
@@ -23,22 +24,26 @@ class Notation(ABC):
     Attributes:
         name: "json" or "msgpack".
         encode: Wire tree -> bytes.
+        encode_with: The same for a tree with other objects in it, and what turns these into bytes.
         decode: Bytes -> wire tree.
         split_list: Bytes of a list -> the bytes of its items.
         split_dict: Bytes of a dict -> key -> the bytes of its value.
         item_cost: The least number of bytes that an item of a list takes.
         entry_cost: The least number of bytes that an entry of a dict takes beside its key.
         marker: Stands in every encoding that mentions a part, seldom in others.
+        texts: The first bytes that every encoding of a text over some bytes has one of, and no other.
     """
 
     name: Format
     encode: Callable[[Any], bytes]
+    encode_with: Callable[[Any, Callable[[Any], msgspec.Raw]], bytes]
     decode: Callable[[bytes], Any]
     split_list: Callable[[bytes], list[msgspec.Raw]]
     split_dict: Callable[[bytes], dict[str, msgspec.Raw]]
     item_cost: int
     entry_cost: int
     marker: bytes
+    texts: frozenset[bytes]
 
     @abstractmethod
     def join_list(self, items: Sequence[bytes]) -> bytes:
@@ -60,6 +65,14 @@ class Notation(ABC):
     def reference(self, digest: str) -> bytes:
         """A reference to a part."""
 
+    @abstractmethod
+    def referred(self, data: bytes) -> str | None:
+        """The digest in bytes that are a reference, and nothing else; of damaged bytes a text that names none."""
+
+    def references_in(self, data: bytes) -> list[str] | None:
+        """The digests that some bytes mention, where that can be told without decoding them."""
+        return None
+
     def tag(self, head: dict[str, Any], payload: bytes) -> bytes:
         """A tag (`{"$": id}` and maybe `"n"`) around an encoded payload."""
         return self.encode({**head, "v": msgspec.Raw(payload)})
@@ -70,9 +83,11 @@ class _Json(Notation):
     item_cost = 2
     entry_cost = 5
     marker = b'{"$p":'
+    texts = frozenset({b'"'})
 
     def __init__(self) -> None:
         self.encode = msgspec.json.Encoder().encode
+        self.encode_with = lambda tree, hook: msgspec.json.encode(tree, enc_hook=hook)
         self.decode = msgspec.json.Decoder().decode
         self.split_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
         self.split_dict = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -92,15 +107,29 @@ class _Json(Notation):
     def reference(self, digest: str) -> bytes:
         return b'{"$p":"' + digest.encode() + b'"}'
 
+    def referred(self, data: bytes) -> str | None:
+        return (
+            data[7:29].decode("latin-1")
+            if len(data) == 31 and data[:7] == b'{"$p":"' and data[29:] == b'"}'
+            else None
+        )
+
+    def references_in(self, data: bytes) -> list[str] | None:
+        # No text holds the marker: the quotes in a text are escaped.
+        found = _REFERENCE.findall(data)
+        return [digest.decode() for digest in found] if len(found) == data.count(self.marker) else None
+
 
 class _Msgpack(Notation):
     name: Format = "msgpack"
     item_cost = 1
     entry_cost = 2
     marker = b"\x81\xa2$p\xb6"
+    texts = frozenset({b"\xd9", b"\xda", b"\xdb"})
 
     def __init__(self) -> None:
         self.encode = msgspec.msgpack.Encoder().encode
+        self.encode_with = lambda tree, hook: msgspec.msgpack.encode(tree, enc_hook=hook)
         self.decode = msgspec.msgpack.Decoder().decode
         self.split_list = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
         self.split_dict = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
@@ -119,6 +148,12 @@ class _Msgpack(Notation):
 
     def reference(self, digest: str) -> bytes:
         return b"\x81\xa2$p\xb6" + digest.encode()
+
+    def referred(self, data: bytes) -> str | None:
+        return data[5:].decode("latin-1") if len(data) == 27 and data[:5] == self.marker else None
+
+
+_REFERENCE: Final = re.compile(rb'\{"\$p":"([A-Za-z0-9_-]{22})"\}')
 
 
 def _head(count: int, small: int, large: int) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from branchpoint.codec import _pydantic
 from branchpoint.codec._registry import TypeEntry, by_id, by_type, derived, entry_for_type, named
@@ -23,6 +23,9 @@ from branchpoint.errors import (
 )
 
 __all__ = ["derive", "derive_id"]
+
+_MOST_MADE: Final = 1_000
+_made = 0
 
 
 def derive(cls: type[Any]) -> TypeEntry | None:
@@ -100,13 +103,22 @@ def derive_id(type_id: str) -> TypeEntry | None:
         others = [entry for entry in _live(base) if loose_arguments(_arguments(entry)) == loose]
         entry = named.get(type_id)
         if entry is None:
-            entry = others[0] if len(others) == 1 else entry_for_type(base.cls[arguments])
+            entry = others[0] if len(others) == 1 else _make(base, arguments)
     except (BranchpointError, TypeError, ValueError):
         return None
     if entry is None or entry.refused:
         return None
     named.setdefault(type_id, entry)
     return named[type_id]
+
+
+def _make(base: TypeEntry, arguments: tuple[Any, ...]) -> TypeEntry | None:
+    """The entry of a class that only data asked for; classes stay for ever, so data cannot have many made."""
+    global _made
+    if _made >= _MOST_MADE:
+        return None
+    _made += 1
+    return entry_for_type(base.cls[arguments])
 
 
 def _arguments(entry: TypeEntry) -> tuple[Any, ...]:

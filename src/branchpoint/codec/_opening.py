@@ -19,6 +19,9 @@ def encoded_of(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> E
     """Stored bytes as an `Encoded`, with the stored parts they mention at hand."""
     if notation.marker not in data:
         return Encoded(data)
+    digest = notation.referred(data)
+    if digest is not None and digest in parts:
+        return Encoded(data, (Part(digest, parts[digest]),), True)
     digests = dict.fromkeys(mentioned(load(notation, data)))
     refs = tuple(Part(digest, parts[digest]) for digest in digests if digest in parts)
     return Encoded(data, refs, bool(digests))
@@ -73,6 +76,8 @@ def _tagged(source: Source, kind: dict[str, bytes]) -> dict[str, bytes]:
         found[key] = both[1]
     if len(found) != len(pairs):
         raise Flaw("a key comes twice")
+    if all(key[:1] != "$" for key in found):
+        raise Flaw("a dict with plain keys is written without a tag")
     return found
 
 

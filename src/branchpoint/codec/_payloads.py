@@ -20,6 +20,7 @@ from branchpoint.codec._decode import Reader, readers
 from branchpoint.codec._flaw import Flaw
 from branchpoint.codec._tags import FACTORIES
 from branchpoint.codec._wiretree import INT_MAX, INT_MIN
+from branchpoint.codec._zones import is_zone_key, zone_is_here
 from branchpoint.errors import DataError
 
 __all__: list[str] = []
@@ -175,12 +176,17 @@ def _timezone(reader: Reader, payload: Any) -> datetime.timezone:
 
 
 def _zoneinfo(reader: Reader, payload: Any) -> zoneinfo.ZoneInfo:
+    key = _text(payload)
+    if not is_zone_key(key):
+        raise Flaw(f"{key!r} is no key of a time zone")
     try:
-        return zoneinfo.ZoneInfo(_text(payload))
+        if zone_is_here(key):
+            return zoneinfo.ZoneInfo(key)
     except (zoneinfo.ZoneInfoNotFoundError, OSError):
-        raise Flaw(
-            f"the time zone {payload!r} is not known on this machine; install the tzdata package", DataError
-        ) from None
+        pass  # removed since, or not readable
+    raise Flaw(
+        f"the time zone {payload!r} is not known on this machine; install the tzdata package", DataError
+    )
 
 
 def _uuid(reader: Reader, payload: Any) -> uuid.UUID:

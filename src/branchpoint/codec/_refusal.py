@@ -62,8 +62,14 @@ class TooDeep(Exception):
 
 
 def refuse(value: Any) -> Refusal:
-    """The refusal of a value whose exact type has no codec."""
+    """The refusal of a value whose exact type has no codec.
+
+    A class that is not meant to be registered says what to do instead, as `__keep_instead__`.
+    """
     cls = type(value)
+    instead = getattr(cls, "__keep_instead__", None)
+    if type(instead) is str:
+        return Refusal(UnsupportedValueError, value, f"values of this kind cannot be kept; {instead}")
     for kinds, instead in _NEVER:
         if isinstance(value, kinds):
             return Refusal(UnsupportedValueError, value, f"values of this kind cannot be kept; {instead}")

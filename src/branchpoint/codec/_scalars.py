@@ -12,6 +12,7 @@ import datetime
 import decimal
 import fractions
 import pathlib
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,12 +65,19 @@ def _base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
+def _fraction(text: str) -> fractions.Fraction:
+    if _FRACTION.fullmatch(text) is None:  # an exponent of a few digits would make a number of gigabytes
+        raise ValueError("a fraction is two whole numbers, or a number without an exponent")
+    return fractions.Fraction(text)
+
+
 def _complex(pair: list[Any]) -> complex:
     if len(pair) != 2 or not all(type(part) in (int, float) for part in pair):
         raise ValueError("a complex number is a list of two numbers")
     return complex(*pair)
 
 
+_FRACTION: Final = re.compile(r"[+-]?\d{1,4000}(?:/\d{1,4000}|\.\d{1,4000})?", re.ASCII)
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}
 _NUMBERS: Final = {
     "type": "array",
@@ -92,7 +100,7 @@ SCALARS: Final[dict[Any, Scalar]] = {
         lambda value: base64.b64encode(value).decode(),
         json_only=True,
     ),
-    fractions.Fraction: Scalar(_text(), fractions.Fraction, str, json_only=True),
+    fractions.Fraction: Scalar(_text(), _fraction, str, json_only=True),
     pathlib.PurePath: _path(pathlib.PurePath),
     pathlib.PurePosixPath: _path(pathlib.PurePosixPath),
     pathlib.PureWindowsPath: _path(pathlib.PureWindowsPath),

@@ -22,6 +22,8 @@ MAX_DEPTH: Final = 256
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for every class made by a class statement
 _POINTER: Final = struct.calcsize("P")
 _MAX_LAYOUTS: Final = 4096
+_LONGEST_KEY: Final = 100
+_LONGEST_INT: Final = 300
 
 
 class Layout:
@@ -110,7 +112,14 @@ def children(value: object) -> Iterator[tuple[object, Any]]:
 
 
 def step(path: str, key: object) -> str:
-    """`path` one level deeper: `.name` for a name, `[3]` for a place, `['a b']` for any other key."""
+    """`path` one level deeper: `.name` for a name, `[3]` for a place, `['a b']` for any other key.
+
+    A long key is cut short; paths are read by people.
+    """
+    if isinstance(key, (str, bytes)) and len(key) > _LONGEST_KEY:
+        return f"{path}[{key[:_LONGEST_KEY]!r}...]"
+    if type(key) is int and key.bit_length() > _LONGEST_INT:
+        return f"{path}[<int>]"  # Python refuses to write one of over some thousand digits
     if isinstance(key, str):
         if key.isidentifier():
             return f"{path}.{key}" if path else str(key)

@@ -22,7 +22,7 @@ from typing import Any
 from branchpoint.codec._parts import Encoded
 from branchpoint.codec._registry import TypeEntry, by_type
 
-__all__ = ["item_token", "joined_tokens", "lookup_key", "proves", "same_items"]
+__all__ = ["item_token", "joined_tokens", "lookup_key", "proven_tokens", "proves", "same_items"]
 
 
 class _Seen:
@@ -71,6 +71,12 @@ def proves(token: Any, foreign: int) -> bool:
     if kind is _Seen:
         return not token.plain or foreign == 1  # the item itself is the one
     return token is not None
+
+
+def proven_tokens(items: list[Any], foreign: list[int]) -> list[Any] | None:
+    """The tokens of items that have not changed since they were encoded; None when one proves nothing."""
+    tokens = [item_token(item) for item in items]
+    return tokens if all(map(proves, tokens, foreign)) else None
 
 
 def joined_tokens(tokens: list[Any] | None) -> Any:

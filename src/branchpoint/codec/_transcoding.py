@@ -12,8 +12,9 @@ from typing import Any, Final
 from branchpoint.codec._builtin import sorted_trees
 from branchpoint.codec._encode import Walk, handlers
 from branchpoint.codec._format import Notation
+from branchpoint.codec._frame import root_of
 from branchpoint.codec._memo import Memo
-from branchpoint.codec._parts import Part, part_of
+from branchpoint.codec._parts import Part
 from branchpoint.codec._source import Source
 from branchpoint.codec._untied import Tagged, untied
 
@@ -27,7 +28,7 @@ _FRAMELESS: Final = frozenset(
 def transcoded(source: Source, target: Notation, limit: int) -> Part:
     """The root part of a state in the target format."""
     walk = Walk(target, limit=sys.maxsize)  # the wire nests deeper than the value, which was checked
-    return part_of(*walk.standalone(walk.child(untied(source, limit), 0, None)))
+    return root_of(walk, untied(source, limit), None)[0]
 
 
 def _retag(walk: Walk, value: Tagged, depth: int, memo: Memo | None) -> Any:

@@ -35,8 +35,11 @@ __all__ = [
 ]  # fmt: skip
 
 _TOKEN: Final = re.compile(r'\s*(b?"(?:[^"\\]|\\.)*"|[\[\]|,]|[^\s\[\]|,"\']+)')
+_SPACE: Final = re.compile(r"\s*")
 _INT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _MAX_NESTING: Final = 64
+_LONGEST: Final = 2**20
+_LONGEST_EXACT: Final = 2**13  # a union is made by joining its members one by one
 
 
 def type_expression(tp: Any) -> str:
@@ -220,6 +223,8 @@ class _Parser:
         self.exact = exact
         self.place = 0
         self.token: str | None = None
+        if len(text) > (_LONGEST_EXACT if exact else _LONGEST):
+            raise self.fault()
         self.advance()
 
     def fault(self) -> errors.CorruptCheckpointError:
@@ -235,12 +240,12 @@ class _Parser:
         )
 
     def advance(self) -> None:
-        if not self.text[self.place :].strip():
+        if _SPACE.fullmatch(self.text, self.place):
             self.token, self.place = None, len(self.text)
             return
         match = _TOKEN.match(self.text, self.place)
         if match is None:
-            self.token = self.text[self.place :]
+            self.token = self.text[self.place : self.place + 200]
             raise self.fault()
         self.token, self.place = match[1], match.end()
 

@@ -106,5 +106,5 @@ def reachable_parts(notation: Notation, roots: Iterable[str], parts: Mapping[str
             raise Flaw(f"the part {digest} is missing")
         found.add(digest)
         if notation.marker in data:
-            waiting.extend(mentioned(load(notation, data)))
+            waiting.extend(notation.references_in(data) or mentioned(load(notation, data)))
     return found

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import os
+import re
 import sys
 import zoneinfo
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["fixed_zone", "zone_flaw"]
+__all__ = ["fixed_zone", "is_zone_key", "zone_flaw", "zone_is_here"]
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_+-]{1,64}(?:/[A-Za-z0-9_+-]{1,64}){0,7}")
+
+
+def is_zone_key(text: str) -> bool:
+    """Whether a text can be the key of a time zone; no such text leads out of a folder of zones."""
+    return _KEY.fullmatch(text) is not None
+
+
+def zone_is_here(key: str) -> bool:
+    """Whether this machine has a zone of this key.
+
+    Asked before `ZoneInfo(key)`, which for a key that is in no folder imports a module of that name from the
+    package tzdata; here the package is asked once for the list of its zones.
+    """
+    if any(os.path.isfile(os.path.join(folder, key)) for folder in zoneinfo.TZPATH):
+        return True
+    return key in _listed()
+
+
+@functools.lru_cache(maxsize=1)
+def _listed() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
 
 
 def fixed_zone(zone: Any) -> Any:

@@ -12,7 +12,15 @@ from typing import Any
 import msgspec
 
 from branchpoint.checkpoint import EarlierInput, Source, Stored
-from branchpoint.codec import convert, copy_value, digest, encode, parse_type_expression, type_expression
+from branchpoint.codec import (
+    comparison_digest,
+    convert,
+    copy_value,
+    digest,
+    encode,
+    parse_type_expression,
+    type_expression,
+)
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._state import RunState
 from branchpoint.errors import (
@@ -28,7 +36,16 @@ from branchpoint.errors import (
 )
 from branchpoint.graph import Executor, Graph, find_handler, find_response_handler, matches
 
-__all__ = ["Admission", "Answer", "Begin", "Report", "Resume", "admit", "payload_digest"]
+__all__ = [
+    "Admission",
+    "Answer",
+    "Begin",
+    "Report",
+    "Resume",
+    "admit",
+    "earlier_inputs",
+    "payload_digest",
+]
 
 
 class Begin(msgspec.Struct, frozen=True):
@@ -193,16 +210,20 @@ def _digest_as_given(responses: Mapping[str, Any], converted: Mapping[str, Any])
 def payload_digest(kind: str, value: Any) -> str:
     """Return a digest by which a repeated delivery is told from another payload under its id."""
     plain = dict(value) if kind == "responses" else value
+    return comparison_digest(kind, plain, path="messages.input.value")
+
+
+def _earlier_digest(kind: str, value: Any) -> str | None:
+    """Return the digest as it was made when only dicts that stand in plain containers had no order."""
+    plain = dict(value) if kind == "responses" else value
     try:
-        plain = _ordered(plain)
-    except RecursionError:
-        pass  # a cycle, or far too deep: the encoder says so, and where
-    encoded, _ = encode([kind, plain], format="json", path="messages.input.value")
+        encoded, _ = encode([kind, _ordered(plain)], format="json")
+    except (EncodingError, RecursionError):
+        return None
     return digest(encoded.data)
 
 
 def _ordered(value: Any) -> Any:
-    """Return a value equal to `value` whose dicts have their keys in one order: equal payloads are the same."""
     if type(value) is dict:
         keys = sorted(value) if all(type(key) is str for key in value) else value
         return {key: _ordered(value[key]) for key in keys}
@@ -221,7 +242,8 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
     )
 
     def check(told: Callable[[], str]) -> None:
-        if payload_digest(kind, value) != told():
+        known = told()
+        if known != payload_digest(kind, value) and known != _earlier_digest(kind, value):
             raise InputMismatchError(
                 f"{where} accepted input {input_id!r} before, with another payload. "
                 "A repeated delivery must carry the same payload; a new input needs an id of its own."
@@ -231,14 +253,14 @@ def _repeated(state: RunState, request: RunRequest, where: str) -> Resume | Repo
     if last is not None and last.input_id == input_id:
         check(lambda: last.digest or payload_digest(last.kind, last.value.value(state.medium)))
         return _nothing(state, where)
-    record = next((record for record in _earlier(state, where) if record.input_id == input_id), None)
+    record = next((record for record in earlier_inputs(state, where) if record.input_id == input_id), None)
     if record is None:
         return None
     check(lambda: record.digest)
     return Report(input_id)
 
 
-def _earlier(state: RunState, where: str) -> Iterator[EarlierInput]:
+def earlier_inputs(state: RunState, where: str) -> Iterator[EarlierInput]:
     """Read the inputs before the last one, in their order."""
     medium = state.medium
     assert medium is not None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from branchpoint.codec import Encoded, Format, Memo, decode, encode, fingerprint
-from branchpoint.errors import EncodingError
+from branchpoint.codec import Encoded, Format, Memo, decode, encode, fingerprint, open_list
+from branchpoint.errors import CorruptCheckpointError, EncodingError
 
 __all__ = ["Cell", "Medium"]
 
@@ -30,6 +30,14 @@ class Medium:
         """Return a fresh value."""
         return decode(encoded.data, self.parts, format=self.format, path=path)
 
+    def open_list(self, encoded: Encoded, path: str) -> list[Any]:
+        """Return the items of a list, encoded; the value itself if it is none."""
+        try:
+            return open_list(encoded.data, self.parts, format=self.format)
+        except CorruptCheckpointError:
+            value: list[Any] = self.decode(encoded, path)
+            return value
+
     def keeps(self, value: Any) -> bool:
         """Say whether a value can be encoded at all."""
         try:
@@ -42,14 +50,22 @@ class Medium:
 class Cell:
     """A value at one place of the state.
 
-    The live value belongs to the engine: whoever reads it for a handler or a caller copies it.
+    The live value belongs to the engine: whoever reads it for a handler or a caller copies it. Unless
+    it is `shared` with an executor that goes on changing it, nothing in it is ever changed in place.
     """
 
-    __slots__ = ("_encoded", "_live", "_memo", "_token", "depth", "path")
+    __slots__ = ("_encoded", "_live", "_memo", "_shared", "_token", "depth", "path")
 
     def __init__(
-        self, path: str, depth: int, *, live: Any = _NOTHING, encoded: Encoded | None = None
+        self,
+        path: str,
+        depth: int,
+        *,
+        live: Any = _NOTHING,
+        encoded: Encoded | None = None,
+        shared: bool = False,
     ) -> None:
+        self._shared = shared
         self.path = path
         self.depth = depth
         self._live = live
@@ -62,7 +78,21 @@ class Cell:
         if self._live is _NOTHING:
             assert medium is not None and self._encoded is not None
             self._live = medium.decode(self._encoded, self.path)
+        elif type(self._live) is list and self._live and type(self._live[0]) is Encoded:
+            assert medium is not None
+            self._live = [
+                medium.decode(item, f"{self.path}[{n}]") if type(item) is Encoded else item
+                for n, item in enumerate(self._live)
+            ]
         return self._live
+
+    def items(self, medium: Medium | None) -> list[Any]:
+        """Return the items of a list that is only to be added to; those read from a snapshot stay encoded."""
+        if self._live is _NOTHING:
+            assert medium is not None and self._encoded is not None
+            self._live = medium.open_list(self._encoded, self.path)
+        items: list[Any] = self._live
+        return items
 
     def take(self, medium: Medium | None) -> Any:
         """Return the value to a new owner; the engine keeps only its encoding."""
@@ -71,8 +101,9 @@ class Cell:
             self._live = _NOTHING
         return value
 
-    def set(self, value: Any) -> None:
+    def set(self, value: Any, *, shared: bool = False) -> None:
         """Replace the value; what was learned about the old one helps to encode the new one."""
+        self._shared = shared
         self._live = value
         self._encoded = None
         self._token = _NOTHING
@@ -87,6 +118,11 @@ class Cell:
         """Return the value's encoding, made only if the value is new."""
         if self._encoded is None:
             self._encoded, self._memo = encode(
-                self._live, format=medium.format, memo=self._memo, depth=self.depth, path=self.path
+                self._live,
+                format=medium.format,
+                memo=self._memo,
+                depth=self.depth,
+                path=self.path,
+                owned=not self._shared,
             )
         return self._encoded

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from branchpoint.events import WorkflowEvent
+from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType, WorkflowRunState
 
 __all__ = ["Channel"]
 
@@ -36,6 +37,7 @@ class Channel:
         # Several may wait on either side: handlers of one superstep, or two tasks on one stream.
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
+        self._awaited = False  # nobody has waited so far
         self._closed = False
 
     def stamp(self, event: WorkflowEvent[Any], *, executor_id: str | None = None) -> WorkflowEvent[Any]:
@@ -50,16 +52,53 @@ class Channel:
             event_id=None,
         )
 
+    def tell(
+        self,
+        type: WorkflowEventType,
+        data: Any = None,
+        *,
+        executor_id: str | None = None,
+        iteration: int | None = None,
+        state: WorkflowRunState | None = None,
+        details: WorkflowErrorDetails | None = None,
+    ) -> None:
+        """Add a live event of the engine's own."""
+        self.put(
+            WorkflowEvent(
+                type,
+                data,
+                executor_id=executor_id,
+                iteration=iteration,
+                state=state,
+                details=details,
+                checkpoint_id=self.checkpoint_id,
+                input_id=self.input_id,
+                superstep=self.superstep,
+            )
+        )
+
     def put(self, event: WorkflowEvent[Any]) -> None:
         """Add an event and wake the reader."""
-        if self._closed:
-            return
-        self._events.append(event)
-        self._ready.set()
+        if not self._closed:
+            self._events.append(event)
+            if self._awaited:
+                self._ready.set()
+
+    def put_all(self, events: Iterable[WorkflowEvent[Any]]) -> None:
+        """Add events and wake the reader."""
+        if not self._closed:
+            self._events.extend(events)
+            if self._awaited:
+                self._ready.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the run is further ahead of its reader than the limit, so that `drain` would wait."""
+        return self._limit is not None and len(self._events) > self._limit and not self._closed
 
     async def drain(self) -> None:
         """Wait until the reader has caught up to within the limit."""
-        while self._limit is not None and len(self._events) > self._limit and not self._closed:
+        while self.is_full:
             self._room.clear()
             await self._room.wait()
 
@@ -69,12 +108,19 @@ class Channel:
         self._ready.set()
         self._room.set()
 
+    def take(self) -> list[WorkflowEvent[Any]]:
+        """Take all events there are, for a reader that comes when the run has ended."""
+        taken = list(self._events)
+        self._events.clear()
+        return taken
+
     async def get(self) -> WorkflowEvent[Any] | None:
         """Return the next event, or None when the channel is closed and empty."""
         while not self._events:
             if self._closed:
                 return None
             self._ready.clear()
+            self._awaited = True
             await self._ready.wait()
         event = self._events.popleft()
         if self._limit is None or len(self._events) <= self._limit // 2:

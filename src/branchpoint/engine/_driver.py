@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
 
 from branchpoint import ids
 from branchpoint.checkpoint import (
+    Announced,
+    BoundaryName,
     BoundaryView,
     Checkpoint,
     Hold,
     OpenedRequest,
     ProducedOutput,
     Summary,
+    announced,
     copy_metadata,
     durable_events,
     request_event,
@@ -27,10 +30,12 @@ from branchpoint.engine._channel import Channel
 from branchpoint.engine._notes import note
 from branchpoint.engine._opening import open_state
 from branchpoint.engine._port import Origin
+from branchpoint.engine._recorded import recorded
 from branchpoint.engine._request import ABSENT, RunRequest
 from branchpoint.engine._routing import route
 from branchpoint.engine._share import Share
-from branchpoint.engine._state import IDLE, PAUSED, RunState
+from branchpoint.engine._state import IDLE, IN_PROGRESS, PAUSED, RunState
+from branchpoint.engine._stopping import asked_to_end
 from branchpoint.engine._superstep import Superstep
 from branchpoint.engine._transitions import (
     accept_answers,
@@ -43,10 +48,17 @@ from branchpoint.errors import (
     ConvergenceError,
     DataError,
     EncodingError,
+    HandlerError,
     InvalidCallError,
-    SnapshotNotFoundError,
 )
-from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType, WorkflowRunState
+from branchpoint.events import (
+    WorkflowErrorDetails,
+    WorkflowEvent,
+    WorkflowEventType,
+    WorkflowRunState,
+    instrumented,
+    instruments,
+)
 from branchpoint.graph import Executor, Graph, explain_difference
 
 __all__ = ["Finished", "Runner"]
@@ -88,7 +100,7 @@ class Runner(msgspec.Struct):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     run_key: str = ""
 
-    async def run(self) -> Finished:
+    def run(self) -> Coroutine[Any, Any, Finished]:
         """Do what the call means and return how it ended.
 
         Raises:
@@ -96,14 +108,45 @@ class Runner(msgspec.Struct):
                 the engine's own rules were broken in a superstep.
             Exception: What a handler or a condition raised.
         """
+        return self._watched() if instruments else self._unwatched()
+
+    async def _watched(self) -> Finished:
+        channel = self.channel
+        known = {
+            "workflow_name": self.graph.name,
+            "checkpoint_id": channel.checkpoint_id,
+            "input_id": self.request.input_id,
+            "stream": self.request.streaming,
+            "status": None,
+        }
+        with instrumented("run", known) as info:
+            status = WorkflowRunState.FAILED
+            try:
+                finished = await self._unwatched()
+                status = finished.status
+                return finished
+            except asyncio.CancelledError:
+                status = WorkflowRunState.CANCELLED
+                raise
+            finally:
+                info["status"] = status.value
+                info["input_id"] = channel.input_id or self.request.input_id
+
+    async def _unwatched(self) -> Finished:
         try:
-            return await self._run()
+            try:
+                return await self._run()
+            except asyncio.CancelledError as error:
+                if asked_to_end():
+                    raise
+                # Its caller must not take it for a cancellation of his own.
+                raise _uncalled_for(self.channel.where) from error
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._say_where(error)
             details = WorkflowErrorDetails.from_exception(error)
-            self._emit(WorkflowEvent("failed", details=details, state=WorkflowRunState.FAILED))
+            self.channel.tell("failed", details=details, state=WorkflowRunState.FAILED)
             raise
 
     def _say_where(self, error: BaseException) -> None:
@@ -122,8 +165,8 @@ class Runner(msgspec.Struct):
         plan = admit(state, self.request, self.channel.where) if self.checkpoint else self._one_shot()
         if isinstance(plan, Report):
             return await self._report(state, plan)
-        self._emit(WorkflowEvent("started"))
-        self._emit(WorkflowEvent("status", state=WorkflowRunState.IN_PROGRESS))
+        self.channel.tell("started")
+        self.channel.tell("status", state=WorkflowRunState.IN_PROGRESS)
         if isinstance(plan, Resume):
             await self._resume(state)
         else:
@@ -163,7 +206,7 @@ class Runner(msgspec.Struct):
         self.channel.input_id = input_id
         self.metadata = copy_metadata(self.request.metadata)
         if isinstance(plan, Begin):
-            accept_message(state, plan.message, input_id)
+            self._tell_dropped(accept_message(state, plan.message, input_id))
             await self._commit(state, "input_accepted")
         else:
             accept_answers(state, plan.responses, input_id, plan.digest)
@@ -180,8 +223,11 @@ class Runner(msgspec.Struct):
                 await self._commit(state, "restarted", same=True)
             else:
                 await checkpoint.check_head()
-        for request in self._open_requests(state):
-            self._emit(request_event(request))
+        head = checkpoint.head_snapshot
+        if state.requests and head is not None:
+            before = await announced(checkpoint, head, supersteps=_asked_in(state))
+            for request in self._open_requests(state):
+                self._tell_again(before.requests.get(request.request_id), request_event(request))
 
     def _head_metadata(self) -> dict[str, Any]:
         assert self.checkpoint is not None
@@ -191,14 +237,17 @@ class Runner(msgspec.Struct):
         return metadata
 
     async def _supersteps(self, state: RunState) -> None:
+        loop = asyncio.get_running_loop()
         done = 0
         while state.deliveries:
             if done == self.request.max_supersteps:
                 return
-            self._check_bound(state)
-            await self._superstep(state)
+            if state.iteration - state.input_iteration >= self.graph.max_iterations:
+                self._check_bound(state)
+            await self._superstep(state, loop)
             done += 1
-            await self.channel.drain()
+            if self.channel.is_full:
+                await self.channel.drain()
 
     def _check_bound(self, state: RunState) -> None:
         used = state.iteration - state.input_iteration
@@ -209,42 +258,62 @@ class Runner(msgspec.Struct):
                 "a workflow rebuilt with a larger max_iterations resumes it with run(checkpoint=...)."
             )
 
-    async def _superstep(self, state: RunState) -> None:
-        self._emit(WorkflowEvent("superstep_started", iteration=state.iteration + 1))
-        shares = await Superstep(state, self.live, self._origin(state), self.channel, self.request).run()
+    async def _superstep(self, state: RunState, loop: asyncio.AbstractEventLoop) -> None:
+        self.channel.tell("superstep_started", iteration=state.iteration + 1)
+        origin = self._origin(state)
+        superstep = Superstep(state, self.live, origin, self.channel, self.request, loop)
+        shares = await (self._instrumented(superstep) if instruments else superstep.run())
         routed = route(self.graph, shares, state.buffers, state.medium)
         for ended in routed.ended:
             text = f"a {ended.type_name} from executor {ended.source_id!r} went nowhere: {ended.why}"
             kind: WorkflowEventType = "warning" if ended.undeliverable else "message_ended"
-            self._emit(WorkflowEvent(kind, text, executor_id=ended.source_id))
-        before = len(state.outputs)
+            self.channel.tell(kind, text, executor_id=ended.source_id)
         try:
-            finish_superstep(state, shares, routed)
+            done = finish_superstep(state, shares, routed)
         except Exception as error:  # a reducer's own, or two writers of one key
             note(error, f"superstep {state.iteration}, {self.channel.where}")
             raise
-        self._keep_executors(state, shares)
+        if state.medium is not None:  # a one-shot run keeps none
+            self._keep_executors(state, shares)
         settle_status(state)
-        if state.status == IDLE:
-            for group_id, sources in incomplete_joins(state):
-                data = {"edge": group_id, "received_from": sources}
-                self._emit(WorkflowEvent("incomplete_join", data))
-        boundary = {IDLE: "completed", PAUSED: "paused"}.get(state.status, "superstep_completed")
-        opened = [asked.request_id for share in shares for asked in share.asked]
+        boundary: BoundaryName = "superstep_completed"
+        if state.status != IN_PROGRESS:
+            boundary = "completed" if state.status == IDLE else "paused"
+            self._drop_joins(state)
         try:
             await self._commit(
                 state,
                 boundary,
-                executors=[share.executor_id for share in shares],
-                outputs=[_produced(output.read(state.medium)) for output in state.outputs[before:]],
-                requests=self._open_requests(state, opened),
+                executors=done.executors,
+                outputs=[_produced(output.read(state.medium)) for output in done.outputs]
+                if done.outputs
+                else (),
+                requests=self._open_requests(state, done.asked) if done.asked else (),
             )
         except EncodingError as error:
             self._name_makers(error, state, shares)
             raise
         if state.status == PAUSED and self.checkpoint is None:
             text = "the run stopped at a request; only a run with a checkpoint can be answered"
-            self._emit(WorkflowEvent("warning", text))
+            self.channel.tell("warning", text)
+
+    async def _instrumented(self, superstep: Superstep) -> list[Share]:
+        known = {
+            "checkpoint_id": self.channel.checkpoint_id,
+            "superstep": superstep.state.iteration + 1,
+            "parent_snapshot_id": None if self.checkpoint is None else self.checkpoint.head_snapshot_id,
+        }
+        with instrumented("superstep", known):
+            return await superstep.run()
+
+    def _drop_joins(self, state: RunState) -> None:
+        """A turn that is over drops its half-filled joins, and says so."""
+        if state.status == IDLE:
+            self._tell_dropped(incomplete_joins(state))
+
+    def _tell_dropped(self, joins: Sequence[tuple[str, Sequence[str]]]) -> None:
+        for group_id, sources in joins:
+            self.channel.tell("incomplete_join", {"edge": group_id, "received_from": sources})
 
     def _name_makers(self, error: EncodingError, state: RunState, shares: Sequence[Share]) -> None:
         """Note whose values cannot be kept; the path in the error says where they would stand."""
@@ -258,28 +327,35 @@ class Runner(msgspec.Struct):
 
     def _origin(self, state: RunState) -> Origin:
         head = self.checkpoint.head_snapshot_id if self.checkpoint is not None else str(state.iteration)
-        return Origin(self.run_key, head or "", self.channel.input_id, self.metadata, self.request.streaming)
+        return Origin(
+            self.run_key,
+            head or "",
+            state.iteration + 1,
+            self.channel.input_id,
+            self.metadata,
+            self.request.streaming,
+        )
 
     def _keep_executors(self, state: RunState, shares: Sequence[Share]) -> None:
-        """Take the declared state of the executors that ran; a one-shot run keeps none."""
-        if state.medium is None:
-            return
+        """Take the declared state of the executors that ran."""
         for share in shares:
-            fields = share.saved
-            cell = state.executors.get(share.executor_id)
+            executor_id, fields = share.executor_id, share.saved
+            cell = state.executors.get(executor_id)
             if fields is None:
-                state.executors.pop(share.executor_id, None)
-            elif cell is None:
-                state.executors[share.executor_id] = Cell(
-                    f"executor_states.{share.executor_id}", 2, live=fields
-                )
-            else:
-                cell.set(fields)
+                if cell is not None:
+                    del state.executors[executor_id]
+                    state.changed = None
+                continue
+            if cell is None:
+                cell = state.executors[executor_id] = Cell(f"executor_states.{executor_id}", 2)
+            cell.set(fields, shared=True)
+            if state.changed is not None:
+                state.changed.add(executor_id)
 
     async def _commit(
         self,
         state: RunState,
-        boundary: Any,
+        boundary: BoundaryName,
         *,
         executors: Sequence[str] = (),
         outputs: Sequence[ProducedOutput] = (),
@@ -305,7 +381,6 @@ class Runner(msgspec.Struct):
         view = BoundaryView(
             status=state.status,
             superstep=state.iteration,
-            completed_superstep=bool(executors),
             executors=executors,
             outputs=outputs,
             requests=requests,
@@ -313,41 +388,40 @@ class Runner(msgspec.Struct):
             snapshot_id=snapshot_id,
             input_id=state.input_id,
         )
-        for event in durable_events(view):
-            self.channel.put(event)
+        self.channel.put_all(durable_events(view))
 
     async def _report(self, state: RunState, plan: Report) -> Finished:
-        """Tell again what a head that needs no run already holds."""
-        if plan.input_id is not None and plan.input_id != state.input_id:
-            state = await self._recorded(state, plan.input_id)
-        self.channel.input_id = state.input_id
-        for record in state.turn_outputs():
-            output = _produced(record)
-            kind: WorkflowEventType = "intermediate" if output.intermediate else "output"
-            self._emit(
-                WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id)
-            )
-        if state.status == PAUSED:
-            for request in self._open_requests(state):
-                self._emit(request_event(request))
-        self._emit(WorkflowEvent("status", state=WorkflowRunState(state.status)))
-        return self._finished(state)
-
-    async def _recorded(self, state: RunState, input_id: str) -> RunState:
-        """Return the state in which the lineage left an earlier input."""
+        """Tell again what a head that needs no run already holds, by the events that announced it."""
         checkpoint = self.checkpoint
         assert checkpoint is not None
-        for snapshot in checkpoint.ancestors():
-            if snapshot.input_id == input_id:
-                await checkpoint.load_snapshot(snapshot.snapshot_id)
-                return open_state(self.graph, checkpoint, snapshot)
-        raise SnapshotNotFoundError(
-            f"{self.channel.where} accepted input {input_id!r} before, and its snapshots were pruned, so its result "
-            "cannot be told again. It does not act a second time; outputs of all turns are in checkpoint.outputs()."
-        )
+        at = head = checkpoint.head_snapshot
+        if plan.input_id is not None:
+            state, at = await recorded(checkpoint, state, plan.input_id, self.channel.where)
+        self.channel.input_id = plan.input_id or state.input_id
+        self.channel.superstep = state.iteration
+        records = state.turn_outputs()
+        asked = state.requests if state.status == PAUSED else ()
+        supersteps = {record["superstep"] for record in records}
+        before = Announced()
+        if (holder := at or head) is not None:
+            asked_in = _asked_in(state) if asked else ()
+            before = await announced(checkpoint, holder, supersteps=supersteps.union(asked_in))
+        for record in records:
+            output = _produced(record)
+            kind: WorkflowEventType = "intermediate" if output.intermediate else "output"
+            self._tell_again(
+                before.outputs.get(output.output_id),
+                WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id),
+            )
+        for request in self._open_requests(state, list(asked)):
+            self._tell_again(before.requests.get(request.request_id), request_event(request))
+        ended = before.status if at is not None else None  # the holder is a later one otherwise
+        self._tell_again(ended, WorkflowEvent("status", state=WorkflowRunState(state.status)))
+        return self._finished(state)
 
-    def _emit(self, event: WorkflowEvent[Any]) -> None:
-        self.channel.put(self.channel.stamp(event))
+    def _tell_again(self, before: WorkflowEvent[Any] | None, anew: WorkflowEvent[Any]) -> None:
+        """Tell what an earlier commit made durable by its own event, and anew what has none."""
+        self.channel.put(before or self.channel.stamp(anew))
 
     def _open_requests(self, state: RunState, only: Sequence[str] | None = None) -> list[OpenedRequest]:
         """Return the open requests, the reader's own; of `only` these, so that no other one is copied."""
@@ -372,8 +446,21 @@ class Runner(msgspec.Struct):
             WorkflowRunState(state.status),
             copy_value(state.turn_outputs()),
             self._open_requests(state),
-            state.input_id,
+            self.channel.input_id,
         )
+
+
+def _asked_in(state: RunState) -> set[int]:
+    """Return the supersteps that asked what is open."""
+    return {request.read(state.medium)["superstep"] for request in state.requests.values()}
+
+
+def _uncalled_for(where: str) -> HandlerError:
+    return HandlerError(
+        f"Code that runs inside of {where} (a handler, a reducer, a copy or encoder of a value, its storage) raised "
+        "CancelledError, or cancelled the task it ran in, although nobody cancelled the run. Let it raise an "
+        "exception of its own, or catch what it awaits."
+    )
 
 
 def _produced(record: dict[str, Any]) -> ProducedOutput:

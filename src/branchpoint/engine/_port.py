@@ -37,7 +37,8 @@ class Origin(msgspec.Struct, frozen=True):
 
     Attributes:
         run_key: The checkpoint's id; a random id for a run without a checkpoint.
-        parent_key: The snapshot the superstep starts from; without a checkpoint, its number.
+        parent_key: The snapshot the superstep starts from; without a checkpoint, the number of the one before.
+        superstep: Its number.
         input_id: The last accepted input.
         metadata: The metadata of that input.
         streaming: Whether the caller reads a stream.
@@ -45,44 +46,45 @@ class Origin(msgspec.Struct, frozen=True):
 
     run_key: str
     parent_key: str
+    superstep: int
     input_id: str | None
     metadata: Mapping[str, Any]
     streaming: bool
 
 
-class HandlerPort:
-    """What a handler's context is connected to while the handler runs."""
+class HandlerPort(msgspec.Struct):
+    """What a handler's context is connected to while the handler runs.
 
-    def __init__(
-        self,
-        share: Share,
-        executor: Executor,
-        spec: HandlerSpec | ResponseSpec,
-        origin: Origin,
-        ordinal: int,
-        *,
-        sources: tuple[str, ...],
-        request_id: str | None,
-        emit: Callable[[WorkflowEvent[Any]], Awaitable[None] | None],
-        options: Mapping[str, Any],
-    ) -> None:
-        self._share = share
-        self._executor = executor
-        self._spec = spec
-        self._origin = origin
-        self._ordinal = ordinal
-        self._emit = emit
-        self._made = 0
-        self.sources = sources
-        self.options = options
-        self.request_id = request_id
-        self.closed = False
+    Attributes:
+        share: Takes what the handler does.
+        executor: The run-scoped executor.
+        spec: The handler.
+        origin: What keys derive from.
+        ordinal: The place of the delivery among those of this executor.
+        sources: Who sent the delivery.
+        request_id: Of the request that the delivery answers.
+        tell: Takes events of the handler's own, with the executor's id.
+        options: Of the call.
+        closed: The handler has ended, so what it does from now on is refused.
+    """
+
+    share: Share
+    executor: Executor
+    spec: HandlerSpec | ResponseSpec
+    origin: Origin
+    ordinal: int
+    sources: tuple[str, ...]
+    request_id: str | None
+    tell: Callable[[WorkflowEvent[Any], str], Awaitable[None] | None]
+    options: Mapping[str, Any]
+    closed: bool = False
+    made: int = 0
 
     # What the handler may ask.
 
     @property
     def executor_id(self) -> str:
-        return self._share.executor_id
+        return self.share.executor_id
 
     @property
     def source_executor_ids(self) -> list[str]:
@@ -94,47 +96,47 @@ class HandlerPort:
 
     @property
     def run_metadata(self) -> dict[str, Any]:
-        copied: dict[str, Any] = copy_value(dict(self._origin.metadata))
+        copied: dict[str, Any] = copy_value(dict(self.origin.metadata))
         return copied
 
     @property
     def executor_state(self) -> dict[str, Any]:
         self._open("executor_state")
-        if not isinstance(self._executor, FunctionExecutor):
+        if not isinstance(self.executor, FunctionExecutor):
             raise ExecutorStateError(
                 f"ctx.executor_state is for functions; executor {self.executor_id!r} is a "
-                f"{type(self._executor).__name__}: declare its state as fields, `name: T = state(...)`."
+                f"{type(self.executor).__name__}: declare its state as fields, `name: T = state(...)`."
             )
-        return self._executor.state
+        return self.executor.state
 
     @property
     def is_streaming(self) -> bool:
-        return self._origin.streaming
+        return self.origin.streaming
 
     # What the handler may do.
 
     def send(self, value: Any, target_id: str | None) -> None:
         self._open("send_message")
-        kept = copy_value(value, path=f"messages.pending.deliveries[from {self.executor_id}].value")
-        self._check(kept, self._spec.output_types, "sent", "WorkflowContext[that type]")
-        self._share.sent.append(Sent(kept, target_id))
+        kept = copy_value(value, path=f"messages.pending.deliveries[from {self.share.executor_id}].value")
+        self._check(kept, self.spec.output_types, "sent", "WorkflowContext[that type]")
+        self.share.sent.append(Sent(kept, target_id))
 
     def yield_output(self, value: Any) -> None:
         self._open("yield_output")
         kept = copy_value(value, path=f"messages.output[of {self.executor_id}].value")
-        self._check(kept, self._spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
-        self._share.yielded.append(Yielded(self._key("output"), kept))
+        self._check(kept, self.spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
+        self.share.yielded.append(Yielded(self._key("output"), kept))
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
         self._open("request_info")
         if request_id is not None and not is_name(request_id):
             raise ExecutorStateError(
                 f"Executor {self.executor_id!r} asked under the request id {request_id!r}; an id is a text that is "
-                "not empty. Leave it out to have one made."
+                "not empty, without lone surrogates. Leave it out to have one made."
             )
         request_id = request_id or self._key("request")
         data = copy_value(data, path=f"messages.pending.requests.{request_id}.data")
-        if find_response_handler(self._executor, data, response_type) is None:
+        if find_response_handler(self.executor, data, response_type) is None:
             raise UndeliverableMessageError(
                 f"Executor {self.executor_id!r} asks with a {type(data).__name__} for a "
                 f"{type_expression(response_type)}, but has no @response_handler(request, response) for that pair, "
@@ -144,71 +146,72 @@ class HandlerPort:
             "data": data,
             "source_executor_id": self.executor_id,
             "path": [],
-            "input_id": self._origin.input_id,
+            "input_id": self.origin.input_id,
+            "superstep": self.origin.superstep,
             "request_type": type_expression(type(data)),
             "response_type": type_expression(response_type),
             "response_schema": _schema(response_type),
         }
-        self._share.asked.append(Asked(request_id, record))
+        self.share.asked.append(Asked(request_id, record))
         return request_id
 
     def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
         self._open("add_event")
         data = copy_value(event.data, path=f"event of {self.executor_id}")
-        return self._emit(event if data is event.data else msgspec.structs.replace(event, data=data))
+        told = event if data is event.data else msgspec.structs.replace(event, data=data)
+        return self.tell(told, self.executor_id)
 
     def get_state(self, key: str, default: Any = None, copy: bool = True) -> Any:
-        self._open("get_state", key)
+        self._open_key("get_state", key)
         if copy:
-            return self._share.lend(key, default)
-        value = self._share.current(key)
+            return self.share.lend(key, default)
+        value = self.share.current(key)
         return default if value is ABSENT else view(value)
 
     def set_state(self, key: str, value: Any) -> None:
-        self._open("set_state", key)
-        self._share.write(key, value)
+        self._open_key("set_state", key)
+        self.share.write(key, value)
 
     def delete_state(self, key: str) -> None:
-        self._open("delete_state", key)
-        self._share.write(key, ABSENT)
+        self._open_key("delete_state", key)
+        self.share.write(key, ABSENT)
 
     def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
-        self._open("update_state", key)
-        value = self._share.current(key)
+        self._open_key("update_state", key)
+        value = self.share.current(key)
         updated = fn(None if value is ABSENT else copy_value(value))
-        self._share.write(key, updated, replaces=True)
+        self.share.write(key, updated, replaces=True)
         return updated
 
-    def close(self) -> None:
-        """Cut the handler off: what it does from now on goes nowhere and says so."""
-        self.closed = True
-
-    def _open(self, what: str, key: str = "-") -> None:
+    def _open_key(self, what: str, key: str) -> None:
         if not is_name(key):
             raise ExecutorStateError(
                 f"ctx.{what}() of executor {self.executor_id!r} got the key {key!r}; a key of the shared state is a "
-                "text that is not empty."
+                "text that is not empty, without lone surrogates."
             )
-        if self.closed or self._share.closed:
+        self._open(what)
+
+    def _open(self, what: str) -> None:
+        if self.closed or self.share.closed:
             raise ExecutorStateError(
                 f"ctx.{what}() was called for executor {self.executor_id!r} after its handler had ended; "
                 "nothing of it is kept. Do the work inside the handler and await it there."
             )
 
     def _key(self, what: str) -> str:
-        origin = self._origin
-        base = (origin.run_key, origin.parent_key, self.executor_id, "", self._ordinal)
+        origin = self.origin
+        base = (origin.run_key, origin.parent_key, self.executor_id, "", self.ordinal)
         if what == "delivery":
             return derive(*base)
-        self._made += 1
-        return derive(*base, what, self._made)
+        self.made += 1
+        return derive(*base, what, self.made)
 
     def _check(self, value: Any, declared: tuple[Any, ...] | None, did: str, how: str) -> None:
-        if declared is None or any(matches(value, tp) for tp in declared):
+        if declared is None or type(value) in declared or any(matches(value, tp) for tp in declared):
             return
         names = ", ".join(type_expression(tp) for tp in declared) or "nothing"
         raise OutputTypeError(
-            f"Executor {self.executor_id!r} {did} a {type(value).__name__} in {self._spec.name!r}, whose context "
+            f"Executor {self.executor_id!r} {did} a {type(value).__name__} in {self.spec.name!r}, whose context "
             f"declares {names}. Annotate the handler's context as {how}, or convert the value."
         )
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from branchpoint.checkpoint import copy_metadata
+from branchpoint.checkpoint import check_id, copy_metadata
 from branchpoint.errors import InvalidCallError
-from branchpoint.graph import is_name
 
 __all__ = ["ABSENT", "Absent", "RunRequest"]
 
@@ -37,7 +36,8 @@ class RunRequest(msgspec.Struct, frozen=True):
     Attributes:
         message: The input, or `ABSENT`; `None` is a legal message.
         responses: Answers by request id, or None.
-        input_id: The caller's name for this input; a repeated delivery of it acts once.
+        input_id: The caller's name for this input, within the bounds of a checkpoint id; a repeated
+            delivery of it acts once.
         metadata: Plain JSON that travels in the metadata of every snapshot of this input.
         max_supersteps: Stop at the boundary after so many supersteps of this call; 0 runs nothing.
         grace_seconds: How long a cancelled handler may take to clean up before it is abandoned.
@@ -68,10 +68,8 @@ class RunRequest(msgspec.Struct, frozen=True):
             raise InvalidCallError(
                 f"max_supersteps is a number of supersteps, 0 or more, got {self.max_supersteps!r}."
             )
-        if self.input_id is not None and not is_name(self.input_id):
-            raise InvalidCallError(
-                f"input_id is a text that is not empty, got {self.input_id!r}; leave it out to have one made."
-            )
+        if self.input_id is not None:
+            check_id(self.input_id, "input_id")
         for name in ("input_id", "metadata"):
             if getattr(self, name) is not None and not given:
                 raise InvalidCallError(

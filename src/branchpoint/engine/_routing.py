@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from branchpoint.codec import copy_value, type_expression
+from branchpoint.codec import copy_value, fingerprint, type_expression
 from branchpoint.engine._cell import Cell, Medium
 from branchpoint.engine._notes import note
 from branchpoint.engine._share import Sent, Share, Way
 from branchpoint.engine._state import Delivery
-from branchpoint.errors import UndeliverableMessageError
+from branchpoint.errors import HandlerError, UndeliverableMessageError
 from branchpoint.graph import EdgeGroup, Executor, Graph, find_handler
 
 __all__ = ["Ended", "Routed", "find_ways", "route"]
@@ -53,10 +53,18 @@ async def find_ways(graph: Graph, share: Share) -> None:
 
     Raises:
         UndeliverableMessageError: No target accepts the type of a message.
+        HandlerError: A condition or selection changed the message it was asked about.
         Exception: What a condition raised; the superstep then counts as failed.
     """
     for sent in share.sent:
-        share.ways.append(await _way(graph, share.executor_id, sent))
+        targets = graph.targets_for(share.executor_id, type(sent.value), sent.target_id)
+        if targets is not None:
+            share.ways.append(Way(targets))
+            continue
+        groups = graph.groups_from(share.executor_id)
+        asking = graph.asking_from(share.executor_id)
+        picked = await _asked(graph, asking, share.executor_id, sent) if asking else {}
+        share.ways.append(_way(graph, groups, share.executor_id, sent, picked))
 
 
 def route(
@@ -70,9 +78,9 @@ def route(
     The order of deliveries is the declared order of the senders, then the order of sending; joins
     that became full follow in declared order. Timing plays no part.
     """
-    routed = Routed(
-        buffers={key: {source: list(cells) for source, cells in at.items()} for key, at in buffers.items()}
-    )
+    routed = Routed()
+    for key, at in buffers.items():
+        routed.buffers[key] = {source: list(cells) for source, cells in at.items()}
     for share in shares:
         for sent, way in zip(share.sent, share.ways, strict=True):
             for group_id in way.joins:
@@ -82,40 +90,78 @@ def route(
             elif way.ended:
                 kind = type(sent.value).__name__
                 routed.ended.append(Ended(share.executor_id, kind, way.ended, way.undeliverable))
-    _release_joins(graph, routed, medium)
+    if routed.buffers:
+        _release_joins(graph, routed, medium)
     return routed
 
 
-async def _way(graph: Graph, source_id: str, sent: Sent) -> Way:
-    groups = graph.groups_from(source_id)
+async def _asked(
+    graph: Graph, asking: Sequence[EdgeGroup], source_id: str, sent: Sent
+) -> dict[str, list[str]]:
+    """Ask the conditions and selections of groups; return what each group picked, by its identity.
+
+    Raises:
+        HandlerError: One of them changed the message.
+        Exception: What one of them raised.
+    """
+    seen = copy_value(sent.value)  # the one copy that all of them look at
+    before = None if seen is sent.value else fingerprint(seen)  # what cannot change is not copied
+    picked: dict[str, list[str]] = {}
+    for group in asking:
+        able = [target for target in _meant(group, sent) if _accepts(graph, group, target, sent.value)]
+        if able:
+            try:
+                picked[group.id] = await _picked(group, source_id, able, seen)
+            except Exception as error:
+                note(error, f"raised by a condition or selection of {group.id}")
+                raise
+            if before is not None and fingerprint(seen) != before:
+                raise HandlerError(
+                    f"A condition or selection of {group.id} changed the {type(seen).__name__} that executor "
+                    f"{source_id!r} sent. All conditions look at one copy of a message and must not change it, or "
+                    "the next one is asked about something else: change a copy, or change it before it is sent."
+                )
+    return picked
+
+
+def _meant(group: EdgeGroup, sent: Sent) -> tuple[str, ...]:
+    if sent.target_id is None:
+        return group.target_ids
+    return (sent.target_id,) if sent.target_id in group.target_ids else ()
+
+
+def _way(
+    graph: Graph,
+    groups: Sequence[EdgeGroup],
+    source_id: str,
+    sent: Sent,
+    picked: Mapping[str, Sequence[str]],
+) -> Way:
     if not groups and sent.target_id is None:
         return Way(ended="the sender has no outgoing edge")
     targets: list[str] = []
     unable: list[str] = []
     joins: list[str] = []
     turned_away = False
-    seen = copy_value(sent.value) if any(_asks(group) for group in groups) else sent.value
     for group in groups:
-        meant = [target for target in group.target_ids if sent.target_id in (None, target)]
+        meant = _meant(group, sent)
         able = [target for target in meant if _accepts(graph, group, target, sent.value)]
         if not able:
             unable += meant
         elif group.kind == "fan_in":
             joins.append(group.id)
+        elif not group.asks:
+            targets += able
+        elif chosen := [target for target in able if target in picked[group.id]]:
+            targets += chosen
+        elif misled := [target for target in meant if target in picked[group.id]]:
+            unable += misled  # a decision of the developer met a type error
         else:
-            try:
-                picked = await _picked(group, source_id, able, seen)
-            except Exception as error:
-                note(error, f"raised by a condition or selection of {group.id}")
-                raise
-            if chosen := [target for target in able if target in picked]:
-                targets += chosen
-            elif misled := [target for target in meant if target in picked]:
-                unable += misled  # a decision of the developer met a type error
-            else:
-                turned_away = True
+            turned_away = True
     if targets or joins:
-        return Way(tuple(sorted(targets, key=graph.order)), tuple(joins))
+        if len(targets) > 1:
+            targets.sort(key=graph.order)
+        return Way(tuple(targets), tuple(joins))
     if turned_away:
         return Way(ended="every condition turned it away")
     if unable:
@@ -125,10 +171,6 @@ async def _way(graph: Graph, source_id: str, sent: Sent) -> Way:
         f"Executor {source_id!r} sent a {type(sent.value).__name__} to {sent.target_id!r}, but no edge leads "
         f"there; its edges lead to {leads_to}. Add the edge, or send without target_id."
     )
-
-
-def _asks(group: EdgeGroup) -> bool:
-    return bool(group.branches) or group.selection is not None or any(edge.condition for edge in group.edges)
 
 
 def _accepts(graph: Graph, group: EdgeGroup, target_id: str, value: Any) -> bool:

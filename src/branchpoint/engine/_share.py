@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from branchpoint.codec import copy_value, fingerprint
+from branchpoint.codec import copy_value
 from branchpoint.engine._cell import Cell, Medium
+from branchpoint.engine._lent import Lent
 from branchpoint.errors import (
     ExecutorStateError,
 )
@@ -24,7 +25,7 @@ from branchpoint.graph import (
     merge,
 )
 
-__all__ = ["Asked", "Sent", "Share", "Way", "Yielded", "folded"]
+__all__ = ["Asked", "Sent", "Share", "Way", "Yielded", "folded", "is_known"]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -64,22 +65,16 @@ class Way(msgspec.Struct, frozen=True):
     undeliverable: bool = False
 
 
-class _Lent(msgspec.Struct):
-    """A copy of shared state that a handler holds, with what it looked like when it was lent."""
-
-    key: str
-    value: Any
-    token: Callable[[], Any]
-
-
 class Share(msgspec.Struct):
     """What one executor does in one superstep.
 
     Nothing here touches the run's state; the engine applies all shares once all have succeeded.
 
     Attributes:
+        lent: The copies of shared state that the running handler holds; None as long as it read none.
         ways: Where each of `sent` goes.
         saved: The executor's declared state afterwards; None when it equals its defaults.
+        closed: The superstep is over: what a handler does now is refused.
     """
 
     executor_id: str
@@ -90,7 +85,7 @@ class Share(msgspec.Struct):
     yielded: list[Yielded] = msgspec.field(default_factory=list)
     asked: list[Asked] = msgspec.field(default_factory=list)
     writes: dict[str, list[Write]] = msgspec.field(default_factory=dict)
-    lent: list[_Lent] = msgspec.field(default_factory=list)
+    lent: Lent | None = None
     ways: list[Way] = msgspec.field(default_factory=list)
     saved: dict[str, Any] | None = None
     closed: bool = False
@@ -118,31 +113,37 @@ class Share(msgspec.Struct):
             cell = self.shared.get(key)
             if cell is not None and key not in self.writes:
                 medium = self.medium
-                self.lent.append(_Lent(key, own, lambda: cell.token(medium)))
+                self.watch(key, own, lambda: cell.token(medium))
             else:
                 self.watch(key, own)
         return own
 
-    def watch(self, key: str, value: Any) -> None:
+    def watch(
+        self, key: str, value: Any, token: Callable[[], object] | None = None, *, written: bool = False
+    ) -> None:
         """Watch a value the handler holds, as it is now."""
-        seen = fingerprint(value)
-        self.lent.append(_Lent(key, value, lambda: seen))
+        if self.lent is None:
+            self.lent = Lent()
+        self.lent.watch(key, value, token, written=written)
 
     def write(self, key: str, value: Any, *, replaces: bool = False) -> None:
         """Record a write of `value`, as it is now.
 
-        What was lent for the key counts as written back. The very value that was lent is watched on; one
-        that the handler made is its own affair from here on.
+        The very value that was lent is watched on; one that the handler made is its own affair from here
+        on. `Lent` says which other copies count as written back.
         """
         kept = copy_value(value, path=f"workflow_state.shared.{key}") if value is not ABSENT else value
         declared = self.graph.state_keys.get(key)
         folds = declared is not None and declared.reducer is not None and not replaces and value is not ABSENT
         earlier = self.writes.get(key, []) if folds else []
         self.writes[key] = [*earlier, Write(self.executor_id, kept, replaces)]
-        held = replaces or any(lent.value is value for lent in self.lent if lent.key == key)
-        self.lent = [lent for lent in self.lent if lent.key != key]
+        held = replaces
+        if self.lent is not None and value is ABSENT:
+            self.lent.gave_up(key)
+        elif self.lent is not None:
+            held = self.lent.wrote(key, value) or replaces
         if held and kept is not value:
-            self.watch(key, value)
+            self.watch(key, value, written=True)
 
     def check_lent(self) -> None:
         """Refuse a copy of shared state that was changed and not written back.
@@ -150,21 +151,24 @@ class Share(msgspec.Struct):
         Raises:
             ExecutorStateError: It names the key and the executor.
         """
-        for lent in self.lent:
-            if fingerprint(lent.value) != lent.token():
-                declared = self.graph.state_keys.get(lent.key)
-                folds = declared is not None and declared.reducer is not None
-                remedy = (
-                    f"the key has a reducer, so write what is to be added, ctx.set_state({lent.key!r}, addition), "
-                    f"or the whole with ctx.update_state({lent.key!r}, fn)"
-                    if folds
-                    else f"call ctx.set_state({lent.key!r}, value) after the change"
-                )
-                raise ExecutorStateError(
-                    f"Executor {self.executor_id!r} changed its copy of shared state {lent.key!r} and did not "
-                    f"write it back, so the change would be lost: {remedy}."
-                )
-        self.lent.clear()
+        lent, self.lent = self.lent, None
+        key = None if lent is None else lent.lost()
+        if key is None:
+            return
+        declared = self.graph.state_keys.get(key)
+        folds = declared is not None and declared.reducer is not None
+        remedy = (
+            f"the key has a reducer, so write what is to be added, ctx.set_state({key!r}, addition), "
+            f"or the whole with ctx.update_state({key!r}, fn)"
+            if folds
+            else f"call ctx.set_state({key!r}, value) after the change"
+        )
+        if key in self.writes:
+            remedy += "; every get_state gives a copy of its own, so change the one that is written"
+        raise ExecutorStateError(
+            f"Executor {self.executor_id!r} changed its copy of shared state {key!r} and did not "
+            f"write it back, so the change would be lost: {remedy}."
+        )
 
     def holds_what_cannot_be_kept(self) -> bool:
         """Say whether something this executor sent, yielded, asked with or wrote cannot be encoded."""
@@ -179,13 +183,18 @@ class Share(msgspec.Struct):
 _PURE: tuple[Any, ...] = (append, merge, last_write, operator.add, operator.or_, operator.and_, min, max)
 
 
+def is_known(reducer: Any) -> bool:
+    """Say whether a reducer is one that surely changes nothing in place and keeps nothing."""
+    return any(reducer is pure for pure in _PURE)
+
+
 def folded(key: str, declared: StateKey | None, committed: Any, writes: Sequence[Write]) -> Any:
     """Fold writes onto the committed value, which a reducer of the developer gets as a copy.
 
     So one that works in place, which it should not, changes nothing that others see.
     """
     reducer = declared.reducer if declared is not None else None
-    if reducer is not None and committed is not ABSENT and not any(reducer is pure for pure in _PURE):
+    if reducer is not None and committed is not ABSENT and not is_known(reducer):
         committed = copy_value(committed, path=f"workflow_state.shared.{key}")
     return fold(key, declared, committed, writes)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from branchpoint.engine._cell import Cell, Medium
+from branchpoint.engine._exporting import Exporter
 from branchpoint.graph import Graph
 
 __all__ = ["AcceptedInput", "Delivery", "OpenRequest", "Produced", "RunState"]
@@ -98,7 +99,9 @@ class Produced(msgspec.Struct, frozen=True):
 class RunState(msgspec.Struct):
     """Everything a snapshot holds, in the form a run works on.
 
-    `medium` is None for a run without a checkpoint: nothing is ever encoded then.
+    `medium` is None for a run without a checkpoint: nothing is ever encoded then. `changed` has the ids of
+    the executors whose state changed since the last export, `written` the keys that were written; None
+    stands for all.
     """
 
     graph: Graph
@@ -115,6 +118,9 @@ class RunState(msgspec.Struct):
     deliveries: list[Delivery] = msgspec.field(default_factory=list)
     requests: dict[str, OpenRequest] = msgspec.field(default_factory=dict)
     outputs: list[Produced] = msgspec.field(default_factory=list)
+    changed: set[str] | None = None
+    written: set[str] | None = None
+    exporter: Exporter = msgspec.field(default_factory=Exporter)
 
     @property
     def input_id(self) -> str | None:
@@ -123,52 +129,8 @@ class RunState(msgspec.Struct):
 
     def export(self) -> dict[str, Any]:
         """Return the four buckets; what did not change is handed over already encoded."""
-        medium = self.medium
-        assert medium is not None
-        return {
-            "workflow_state": {
-                "iteration_count": self.iteration,
-                "status": self.status,
-                "turn": self.turn,
-                "shared": {key: cell.encoded(medium) for key, cell in self.shared.items()},
-                "cursor": {"input_iteration": self.input_iteration},
-            },
-            "executor_states": {
-                executor_id: self.executors[executor_id].encoded(medium)
-                for executor_id in self.graph.executors
-                if executor_id in self.executors
-            },
-            "edge_states": {
-                group_id: {
-                    "received": {
-                        source: [cell.encoded(medium) for cell in cells] for source, cells in received.items()
-                    }
-                }
-                for group_id, received in self.buffers.items()
-            },
-            "messages": {
-                "input": self._exported_input(medium),
-                "pending": {
-                    "deliveries": [delivery.record() for delivery in self.deliveries],
-                    "requests": {
-                        key: request.record.encoded(medium) for key, request in self.requests.items()
-                    },
-                },
-                "output": [output.record.encoded(medium) for output in self.outputs],
-            },
-        }
-
-    def _exported_input(self, medium: Medium) -> dict[str, Any]:
-        if self.input is None:
-            return {}
-        exported = {
-            "input_id": self.input.input_id,
-            "turn": self.input.turn,
-            "kind": self.input.kind,
-            "value": self.input.value.encoded(medium),
-            "earlier": [cell.encoded(medium) for cell in self.earlier],
-        }
-        return exported if self.input.digest is None else {**exported, "digest": self.input.digest}
+        assert self.medium is not None
+        return self.exporter.export(self, self.medium)
 
     def turn_outputs(self) -> list[dict[str, Any]]:
         """Return the records this turn produced so far, oldest first."""

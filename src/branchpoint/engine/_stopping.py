@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["ended", "forget", "stop"]
+__all__ = ["asked_to_end", "ended", "forget", "stop"]
 
 
 async def stop(tasks: Collection[asyncio.Task[Any]], grace_seconds: float) -> set[asyncio.Task[Any]]:
@@ -57,3 +57,9 @@ def forget(task: asyncio.Task[Any]) -> None:
     """Look at the outcome of a task that has ended, so that it is not reported as never retrieved."""
     if task.done() and not task.cancelled():
         task.exception()
+
+
+def asked_to_end() -> bool:
+    """Say whether somebody has cancelled the current task; otherwise its `CancelledError` is the code's own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

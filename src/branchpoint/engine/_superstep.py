@@ -17,10 +17,10 @@ from branchpoint.engine._request import RunRequest
 from branchpoint.engine._routing import find_ways
 from branchpoint.engine._share import Share
 from branchpoint.engine._state import Delivery, RunState
-from branchpoint.engine._stopping import forget, stop
+from branchpoint.engine._stopping import asked_to_end, stop
 from branchpoint.engine._threads import call_in_thread
 from branchpoint.errors import HandlerError, UndeliverableMessageError
-from branchpoint.events import WorkflowErrorDetails, WorkflowEvent
+from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, instrumented, instruments
 from branchpoint.graph import (
     Executor,
     HandlerSpec,
@@ -39,15 +39,65 @@ __all__ = ["Superstep", "inboxes"]
 _logger = logging.getLogger("branchpoint")
 
 
-def inboxes(deliveries: Sequence[Delivery], order: Mapping[str, Any]) -> dict[str, list[Delivery]]:
+def inboxes(deliveries: Sequence[Delivery], order: Callable[[str], int]) -> dict[str, list[Delivery]]:
     """Sort deliveries by receiver: receivers in declared order, messages in the order of sending."""
+    if len(deliveries) == 1 and len(deliveries[0].targets) == 1:
+        return {deliveries[0].targets[0]: [*deliveries]}
     inbox: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         for target in delivery.targets:
             inbox.setdefault(target, []).append(delivery)
-    if len(inbox) < 2:
-        return inbox
-    return {executor_id: inbox[executor_id] for executor_id in order if executor_id in inbox}
+    return {executor_id: inbox[executor_id] for executor_id in sorted(inbox, key=order)}
+
+
+class Arrivals:
+    """Tells the driver when all tasks of a superstep are through, or the first one has failed.
+
+    A task says so itself, one turn of the loop before a callback could; a callback stands in only
+    for a task that was cancelled before it began.
+
+    Attributes:
+        missing: How many are not through.
+        stopping: They are being cancelled; one that swallows this enters no further handler.
+    """
+
+    __slots__ = ("_expected", "future", "missing", "stopping")
+
+    def __init__(self, future: asyncio.Future[None], missing: int) -> None:
+        self.future = future
+        self.missing = missing
+        self.stopping = False
+        self._expected: dict[str, asyncio.Task[None]] = {}
+
+    def expect(self, executor_id: str, task: asyncio.Task[None]) -> None:
+        """A task was made."""
+        self._expected[executor_id] = task
+        task.add_done_callback(self.over)
+
+    def began(self, executor_id: str) -> None:
+        """It began; from here on it speaks for itself."""
+        self._expected.pop(executor_id).remove_done_callback(self.over)
+
+    def arrived(self) -> None:
+        """One task has done all it had to do."""
+        self.missing -= 1
+        if not self.missing:
+            self.over()
+
+    def over(self, task: asyncio.Task[None] | None = None) -> None:
+        """Wake the driver: all are through, or this one never will be."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def check(self) -> None:
+        """End a task that is being stopped and whose handler swallowed that."""
+        if self.stopping:
+            raise asyncio.CancelledError("the superstep is being stopped")
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """A task has ended, however; also one that was cancelled before it began."""
+        if (task.cancelled() or task.exception() is not None) and not self.future.done():
+            self.future.set_result(None)
 
 
 class Superstep(msgspec.Struct):
@@ -59,6 +109,7 @@ class Superstep(msgspec.Struct):
         origin: What keys derive from.
         channel: Where live events go.
         request: The call, for its options and its grace period.
+        loop: The event loop of the run.
     """
 
     state: RunState
@@ -66,6 +117,7 @@ class Superstep(msgspec.Struct):
     origin: Origin
     channel: Channel
     request: RunRequest
+    loop: asyncio.AbstractEventLoop
 
     async def run(self) -> list[Share]:
         """Deliver every pending message and return what the executors did, in declared order.
@@ -75,43 +127,68 @@ class Superstep(msgspec.Struct):
                 first in declared order, the others in its notes. Siblings were cancelled and have
                 cleaned up, or were abandoned after the grace period.
         """
-        inbox = inboxes(self.state.deliveries, self.state.graph.executors)
-        shares = [Share(target, self.state.graph, self.state.shared, self.state.medium) for target in inbox]
-        tasks = {asyncio.create_task(self._serve(share, inbox[share.executor_id])): share for share in shares}
+        state = self.state
+        inbox = inboxes(state.deliveries, state.graph.order)
+        shares = [Share(target, state.graph, state.shared, state.medium) for target in inbox]
+        all_in = Arrivals(self.loop.create_future(), len(shares))
+        tasks: dict[asyncio.Task[None], Share] = {}
+        for share in shares:
+            inbound = inbox[share.executor_id]
+            work = (
+                self._watched(share, inbound, all_in) if instruments else self._serve(share, inbound, all_in)
+            )
+            task = self.loop.create_task(work)
+            all_in.expect(share.executor_id, task)
+            tasks[task] = share
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            await all_in.future
         finally:
             # Also after a success: nothing may be written once the superstep is over.
+            all_in.stopping = True
             try:
-                await stop(tasks, self.request.grace_seconds)
+                if all_in.missing:
+                    await stop(tasks, self.request.grace_seconds)
             finally:
-                self._abandon(tasks)
-                for task, share in tasks.items():
+                for share in shares:
                     share.closed = True
-                    forget(task)
-        self._raise_first(tasks)
+                if all_in.missing:
+                    self._abandon(tasks)
+        if all_in.missing:
+            self._raise_first(tasks)
         return shares
 
-    async def _serve(self, share: Share, deliveries: Sequence[Delivery]) -> None:
-        try:
-            await self._work(share, deliveries)
-        except asyncio.CancelledError as error:
-            if _asked_to_end():
-                raise
-            # Otherwise siblings would be waited for, as if this one had ended well.
-            raise _uncalled_for(share) from error
+    async def _watched(self, share: Share, deliveries: Sequence[Delivery], all_in: Arrivals) -> None:
+        known = {
+            "checkpoint_id": self.channel.checkpoint_id,
+            "executor_id": share.executor_id,
+            "superstep": self.state.iteration + 1,
+        }
+        with instrumented("executor", known):
+            await self._serve(share, deliveries, all_in)
 
-    async def _work(self, share: Share, deliveries: Sequence[Delivery]) -> None:
-        executor = self.live.get(share.executor_id)
-        if executor is None:
-            executor = await self._made(share.executor_id)
-        self._emit(WorkflowEvent("executor_invoked", executor_id=share.executor_id))
-        await self.channel.drain()
-        for ordinal, delivery in enumerate(deliveries):
-            await self._handle(share, executor, ordinal, delivery)
-        await find_ways(self.state.graph, share)
-        if self.state.medium is not None:  # a one-shot run keeps nothing
-            share.saved = await dehydrate(executor)
+    async def _serve(self, share: Share, deliveries: Sequence[Delivery], all_in: Arrivals) -> None:
+        all_in.began(share.executor_id)
+        try:
+            executor = self.live.get(share.executor_id)
+            if executor is None:
+                executor = await self._made(share.executor_id)
+            self.channel.tell("executor_invoked", executor_id=share.executor_id)
+            if self.channel.is_full:
+                await self.channel.drain()
+            for ordinal, delivery in enumerate(deliveries):
+                all_in.check()
+                await self._handle(share, executor, ordinal, delivery)
+            all_in.check()
+            if share.sent:
+                await find_ways(self.state.graph, share)
+            if self.state.medium is not None:  # a one-shot run keeps nothing
+                share.saved = await dehydrate(executor)
+        except BaseException as error:
+            all_in.over()
+            if isinstance(error, asyncio.CancelledError) and not (all_in.stopping or asked_to_end()):
+                raise _uncalled_for(share) from error
+            raise
+        all_in.arrived()
 
     async def _made(self, executor_id: str) -> Executor:
         executor = self.state.graph.spawn(executor_id)
@@ -141,52 +218,40 @@ class Superstep(msgspec.Struct):
             spec,
             self.origin,
             ordinal,
-            sources=delivery.sources,
-            request_id=delivery.request_id,
-            emit=self._emitter(share.executor_id),
-            options=self.request.options,
+            delivery.sources,
+            delivery.request_id,
+            self._told_by_handler,
+            self.request.options,
         )
         try:
-            await self._call(spec, executor, args, port)
+            call: Callable[..., Any] = spec.call
+            if spec.is_async:
+                result = await call(executor, *args, WorkflowContext(port))
+            else:
+                result = await call_in_thread(call, executor, *args, SyncWorkflowContext(port))
+            if result is not None and isinstance(spec, HandlerSpec) and spec.sends_result:
+                port.send(result, None)
         finally:
-            port.close()
-        share.check_lent()
+            port.closed = True
+        if share.lent is not None:
+            share.check_lent()
         check_configuration(executor)
 
-    async def _call(
-        self, spec: HandlerSpec | ResponseSpec, executor: Executor, args: tuple[Any, ...], port: HandlerPort
-    ) -> None:
-        call: Callable[..., Any] = spec.call
-        if spec.is_async:
-            result = await call(executor, *args, WorkflowContext(port))
-        else:
-            result = await call_in_thread(call, executor, *args, SyncWorkflowContext(port))
-        if result is not None and isinstance(spec, HandlerSpec) and spec.sends_result:
-            port.send(result, None)
-
-    def _emitter(self, executor_id: str) -> Callable[[WorkflowEvent[Any]], Awaitable[None] | None]:
-        loop = asyncio.get_running_loop()
-
-        def emit(event: WorkflowEvent[Any]) -> Awaitable[None] | None:
-            stamped = self.channel.stamp(event, executor_id=event.executor_id or executor_id)
-            try:
-                here = asyncio.get_running_loop() is loop
-            except RuntimeError:
-                here = False
-            if here:
-                self.channel.put(stamped)
-                return self.channel.drain()
-            asyncio.run_coroutine_threadsafe(self._told(stamped), loop).result()
-            return None
-
-        return emit
+    def _told_by_handler(self, event: WorkflowEvent[Any], executor_id: str) -> Awaitable[None] | None:
+        stamped = self.channel.stamp(event, executor_id=event.executor_id or executor_id)
+        try:
+            here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            here = False
+        if here:
+            self.channel.put(stamped)
+            return self.channel.drain()
+        asyncio.run_coroutine_threadsafe(self._told(stamped), self.loop).result()
+        return None
 
     async def _told(self, event: WorkflowEvent[Any]) -> None:
         self.channel.put(event)
         await self.channel.drain()
-
-    def _emit(self, event: WorkflowEvent[Any]) -> None:
-        self.channel.put(self.channel.stamp(event))
 
     def _abandon(self, tasks: Mapping[asyncio.Task[None], Share]) -> None:
         for task, share in tasks.items():
@@ -196,7 +261,7 @@ class Superstep(msgspec.Struct):
                     "cancellation and was abandoned; what it does from now on goes nowhere"
                 )
                 _logger.warning(text)
-                self._emit(WorkflowEvent("warning", text, executor_id=share.executor_id))
+                self.channel.tell("warning", text, executor_id=share.executor_id)
 
     def _raise_first(self, tasks: Mapping[asyncio.Task[None], Share]) -> None:
         failures = [
@@ -217,7 +282,7 @@ class Superstep(msgspec.Struct):
             )
         for failed, error in real:
             details = WorkflowErrorDetails.from_exception(error, executor_id=failed.executor_id)
-            self._emit(WorkflowEvent("executor_failed", details=details, executor_id=failed.executor_id))
+            self.channel.tell("executor_failed", details=details, executor_id=failed.executor_id)
         raise first
 
 
@@ -227,11 +292,6 @@ def _uncalled_for(share: Share) -> HandlerError:
         "CancelledError although nobody cancelled the run. Let it raise an exception of its own, or catch "
         "what it awaits."
     )
-
-
-def _asked_to_end() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _failure(task: asyncio.Task[None]) -> BaseException | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from branchpoint.checkpoint import status_of
 from branchpoint.engine._admission import payload_digest
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._routing import Routed
-from branchpoint.engine._share import Share, folded
+from branchpoint.engine._share import Share, folded, is_known
 from branchpoint.engine._state import (
     IN_PROGRESS,
     AcceptedInput,
@@ -22,17 +24,24 @@ from branchpoint.engine._state import (
     RunState,
 )
 from branchpoint.errors import HandlerError
-from branchpoint.graph import ABSENT, Write
+from branchpoint.graph import ABSENT, Write, append
 
 __all__ = ["accept_answers", "accept_message", "finish_superstep", "incomplete_joins", "settle_status"]
 
 
-def accept_message(state: RunState, message: Any, input_id: str) -> None:
-    """Begin a turn: the message is pending for the start executor."""
+def accept_message(state: RunState, message: Any, input_id: str) -> list[tuple[str, list[str]]]:
+    """Begin a turn: the message is pending for the start executor.
+
+    Returns:
+        The joins that were dropped half filled, as `incomplete_joins` says them: an edit may have
+        ended the turn before in the middle of one.
+    """
+    dropped = incomplete_joins(state)
     _remember_input(state)
     state.turn += 1
     _enter(state, input_id, "message", message, None)
     state.deliveries = [Delivery(message, (), (state.graph.start_id,))]
+    return dropped
 
 
 def accept_answers(
@@ -71,8 +80,25 @@ def _remember_input(state: RunState) -> None:
     state.earlier.append(Cell(f"messages.input.earlier[{len(state.earlier)}]", 4, live=record))
 
 
-def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -> None:
+class Done(msgspec.Struct):
+    """What a superstep added, to be told once it is committed.
+
+    Attributes:
+        executors: Ids of those that ran, in declared order.
+        asked: Ids of the requests they opened.
+        outputs: What they yielded.
+    """
+
+    executors: list[str]
+    asked: list[str]
+    outputs: list[Produced]
+
+
+def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -> Done:
     """Apply what all executors did: count, writes, messages, requests and outputs.
+
+    Returns:
+        What is new.
 
     Raises:
         StateConflictError: Two executors wrote one key that has no reducer.
@@ -82,7 +108,9 @@ def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -
     _fold_writes(state, shares)
     state.deliveries = routed.deliveries
     state.buffers = routed.buffers
+    done = Done([], [], [])
     for share in shares:
+        done.executors.append(share.executor_id)
         for asked in share.asked:
             if asked.request_id in state.requests:
                 raise HandlerError(
@@ -91,8 +119,10 @@ def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -
                 )
             cell = Cell(f"messages.pending.requests.{asked.request_id}", 4, live=asked.record)
             state.requests[asked.request_id] = OpenRequest(asked.request_id, cell)
-    for share in shares:
-        _add_outputs(state, share)
+            done.asked.append(asked.request_id)
+        if share.yielded:
+            done.outputs += _add_outputs(state, share)
+    return done
 
 
 def _fold_writes(state: RunState, shares: Sequence[Share]) -> None:
@@ -101,22 +131,32 @@ def _fold_writes(state: RunState, shares: Sequence[Share]) -> None:
         for key, made in share.writes.items():
             writes.setdefault(key, []).extend(made)
     for key, made in writes.items():
+        if state.written is not None:
+            state.written.add(key)
         cell = state.shared.get(key)
-        current = cell.value(state.medium) if cell is not None else ABSENT
-        value = folded(key, state.graph.state_keys.get(key), current, made)
+        declared = state.graph.state_keys.get(key)
+        current: Any = ABSENT
+        if cell is None:
+            pass
+        elif declared is not None and declared.reducer is append and declared.accepts_more(made):
+            current = cell.items(state.medium)
+        else:
+            current = cell.value(state.medium)
+        value = folded(key, declared, current, made)
+        # What a reducer of the developer returned may be something it keeps and goes on changing.
+        shared = declared is not None and declared.reducer is not None and not is_known(declared.reducer)
         if value is ABSENT:
             state.shared.pop(key, None)
         elif cell is None:
-            state.shared[key] = Cell(f"workflow_state.shared.{key}", 3, live=value)
+            state.shared[key] = Cell(f"workflow_state.shared.{key}", 3, live=value, shared=shared)
         else:
-            cell.set(value)
+            cell.set(value, shared=shared)
 
 
-def _add_outputs(state: RunState, share: Share) -> None:
+def _add_outputs(state: RunState, share: Share) -> list[Produced]:
     kind = state.graph.classify_output(share.executor_id)
-    if kind is None:
-        return
-    for made in share.yielded:
+    before = len(state.outputs)
+    for made in share.yielded if kind is not None else ():
         record: dict[str, Any] = {
             "turn": state.turn,
             "superstep": state.iteration,
@@ -127,6 +167,7 @@ def _add_outputs(state: RunState, share: Share) -> None:
         if kind == "intermediate":
             record["kind"] = "intermediate"
         state.outputs.append(Produced(Cell(f"messages.output[{len(state.outputs)}]", 3, live=record)))
+    return state.outputs[before:]
 
 
 def settle_status(state: RunState) -> None:

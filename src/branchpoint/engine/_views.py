@@ -17,7 +17,8 @@ __all__ = ["ListView", "MappingView", "view"]
 def view(value: Any) -> Any:
     """Return `value` behind a door that only reads: exact lists, tuples and dicts become views.
 
-    Anything else is copied, so nothing that comes out reaches what is stored.
+    Anything else is copied, at each look anew, so nothing that comes out reaches what is stored. Such a
+    copy is not watched: that would keep every item of a long history in memory, twice.
     """
     kind = type(value)
     if kind is list or kind is tuple:
@@ -31,6 +32,10 @@ class _ReadOnly:
     """Says, to whoever would change a view, what to do instead."""
 
     __slots__ = ()
+    __keep_instead__ = (
+        "it shows shared state, which is not the executor's own: read it without copy=False, or keep "
+        "copy.deepcopy(view) instead"
+    )
 
     def __getattr__(self, name: str) -> NoReturn:
         raise ExecutorStateError(

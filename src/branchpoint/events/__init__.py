@@ -6,5 +6,24 @@ from branchpoint.events._event import (
     WorkflowEventType,
     WorkflowRunState,
 )
+from branchpoint.events._instrument import (
+    Instrument,
+    InstrumentKind,
+    add_instrument,
+    instrumented,
+    instruments,
+    remove_instrument,
+)
 
-__all__ = ["WorkflowErrorDetails", "WorkflowEvent", "WorkflowEventType", "WorkflowRunState"]
+__all__ = [
+    "Instrument",
+    "InstrumentKind",
+    "WorkflowErrorDetails",
+    "WorkflowEvent",
+    "WorkflowEventType",
+    "WorkflowRunState",
+    "add_instrument",
+    "instrumented",
+    "instruments",
+    "remove_instrument",
+]

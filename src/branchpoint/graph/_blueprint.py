@@ -14,7 +14,7 @@ from branchpoint.errors import DefinitionError
 from branchpoint.graph._declaration import DECLARATION, Declaration
 from branchpoint.graph._specs import HandlerSpec, ResponseSpec
 from branchpoint.graph._state import StateField, scratch, state
-from branchpoint.graph._typing import readable
+from branchpoint.graph._typing import readable, run_time_form
 
 __all__ = ["Blueprint", "blueprint", "check_duplicates", "check_layout"]
 
@@ -135,30 +135,36 @@ def _discovered(cls: type, frame: FrameType) -> tuple[tuple[HandlerSpec, ...], t
 
 
 def check_duplicates(cls: type, handlers: Any) -> None:
-    """Refuse two handlers for one type.
+    """Refuse two handlers for one type, also where it goes by two names (`NewType`, an alias).
 
     Raises:
         DefinitionError: There are two; the message names both.
     """
-    seen: list[HandlerSpec] = []
+    seen: dict[Any, HandlerSpec] = {}
     for spec in handlers:
-        other = next((one for one in seen if one.message_type == spec.message_type), None)
-        if other is not None:
+        other = seen.setdefault(run_time_form(spec.message_type), spec)
+        if other is not spec:
             raise DefinitionError(
-                f"{cls.__qualname__} has two handlers for {readable(spec.message_type)}: '{other.name}' and "
-                f"'{spec.name}'; which of them gets a message would be chance. Keep one."
+                f"{cls.__qualname__} has two handlers for {readable(spec.message_type)}"
+                f"{_same_as(other.message_type, spec.message_type)}: '{other.name}' and '{spec.name}'; which of "
+                "them gets a message would be chance. Keep one."
             )
-        seen.append(spec)
+
+
+def _same_as(one: Any, other: Any) -> str:
+    return "" if readable(one) == readable(other) else f", which is {readable(one)} at run time"
 
 
 def _check_duplicate_responses(cls: type, responses: list[ResponseSpec]) -> None:
-    for place, spec in enumerate(responses):
-        for other in responses[:place]:
-            if other.request_type == spec.request_type and other.response_type == spec.response_type:
-                raise DefinitionError(
-                    f"{cls.__qualname__} has two response handlers for a {readable(spec.request_type)} "
-                    f"answered by {readable(spec.response_type)}: '{other.name}' and '{spec.name}'. Keep one."
-                )
+    seen: dict[Any, ResponseSpec] = {}
+    for spec in responses:
+        pair = (run_time_form(spec.request_type), run_time_form(spec.response_type))
+        other = seen.setdefault(pair, spec)
+        if other is not spec:
+            raise DefinitionError(
+                f"{cls.__qualname__} has two response handlers for a {readable(spec.request_type)} "
+                f"answered by {readable(spec.response_type)}: '{other.name}' and '{spec.name}'. Keep one."
+            )
 
 
 def _check_names(cls: type, names: set[str]) -> None:

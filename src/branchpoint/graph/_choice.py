@@ -8,20 +8,19 @@ handler only when nothing else takes it.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Sequence
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_origin
 
 import typing_extensions
 
-from branchpoint.graph._typing import compatible, is_type_form, matches
+from branchpoint.graph._typing import bare, compatible, is_type_form, matches
 
 if TYPE_CHECKING:
     from branchpoint.graph._executor import Executor
     from branchpoint.graph._specs import HandlerSpec, ResponseSpec
 
-__all__ = ["HandlerTable", "find_handler", "find_response_handler"]
+__all__ = ["HandlerTable", "exact_classes", "find_handler", "find_response_handler"]
 
 _LAST: Final = (1 << 30, 0)
 
@@ -29,20 +28,20 @@ _LAST: Final = (1 << 30, 0)
 class HandlerTable:
     """The handlers of an executor, as its class and its instance declare them."""
 
-    __slots__ = ("_exact", "handlers", "responses")
+    __slots__ = ("exact", "handlers", "responses")
 
     def __init__(self, handlers: Sequence[HandlerSpec], responses: Sequence[ResponseSpec]) -> None:
         self.handlers = tuple(handlers)
         self.responses = tuple(responses)
         # An exact hit needs no look at the other handlers, unless one says more about a class.
         refined = any(_is_refined(spec.message_type) for spec in self.handlers)
-        self._exact: dict[Any, HandlerSpec] = {
+        self.exact: dict[Any, HandlerSpec] = {
             spec.message_type: spec for spec in self.handlers if not refined and _is_plain(spec.message_type)
         }
 
     def find(self, message: Any) -> HandlerSpec | None:
         """Return the handler for a message, or None when there is none."""
-        exact = self._exact.get(type(message))
+        exact = self.exact.get(type(message))
         if exact is not None:
             return exact
         for strict in (True, False):
@@ -76,6 +75,11 @@ def find_handler(executor: Executor, message: Any) -> HandlerSpec | None:
     return executor._table.find(message)
 
 
+def exact_classes(executor: Executor) -> frozenset[type]:
+    """Return the classes of which every value goes to the handler for that class, whatever it holds."""
+    return frozenset(executor._table.exact)
+
+
 def find_response_handler(executor: Executor, request: Any, response: Any) -> ResponseSpec | None:
     """Return the response handler for an answer, or None.
 
@@ -98,30 +102,25 @@ def _is_refined(tp: Any) -> bool:
 def _fits(subject: Any, tp: Any, strict: bool) -> bool:
     if not is_type_form(subject):
         return matches(subject, tp, strict=strict)
-    return not (strict and subject is bool and tp is int) and compatible(subject, tp)
+    return not (strict and bare(subject) is bool and bare(tp) is int) and compatible(subject, tp)
 
 
 def _rank(subject: Any, tp: Any) -> tuple[int, int]:
     """Return how far a type is from a value, or from a type, that fits it; less is nearer."""
-    bare = tp
-    while True:
-        if isinstance(bare, NewType):
-            bare = bare.__supertype__
-        elif get_origin(bare) is typing.Annotated:
-            bare = get_args(bare)[0]
-        else:
-            break
+    plain = bare(tp)
     of_type = is_type_form(subject)
-    if of_type and subject == tp:
-        return (0, 0)
-    origin = get_origin(bare)
+    if of_type:
+        subject = bare(subject)
+        if subject == plain:
+            return (0, 0)
+    origin = get_origin(plain)
     if origin is Literal:
         return (0, 0)
-    typed_dict = typing_extensions.is_typeddict(bare)
-    declared: Any = dict if typed_dict else origin or bare
+    typed_dict = typing_extensions.is_typeddict(plain)
+    declared: Any = dict if typed_dict else origin or plain
     cls = (get_origin(subject) or subject) if of_type else type(subject)
     bases: tuple[Any, ...] = cls.__mro__ if isinstance(cls, type) else ()
     if declared not in bases:
         return _LAST
-    refined = origin is not None or typed_dict or bare is not tp
+    refined = origin is not None or typed_dict
     return (bases.index(declared), 0 if refined else 1)

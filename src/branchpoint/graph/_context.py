@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Protocol
 
 from typing_extensions import TypeVar
 
@@ -175,7 +175,11 @@ class _Context(Generic[OutT, W_OutT]):
             key: A key of the user's own.
             default: What to return when the key is not set and declares no default.
             copy: True gives a copy of the executor's own; changing it without writing it back is
-                an error when the handler returns. False gives a read-only view, for long values.
+                an error when the handler returns. False gives a read-only view, for long values: its
+                lists, tuples and dicts refuse every change, at any depth. Anything else in it (a set,
+                a dataclass, any object of yours) comes out as a copy, made at each look and not watched:
+                a change of such a copy is seen by nobody, so write what you change with `set_state`.
+                A view is no value to keep in a field; `copy.deepcopy(view)` makes one of it.
         """
         return self._port.get_state(key, default, copy)
 
@@ -212,6 +216,9 @@ class _Done(Generic[T]):
         return self._result
 
 
+_DONE: Final[_Done[None]] = _Done(None)
+
+
 class WorkflowContext(_Context[OutT, W_OutT]):
     """What a handler works through; its parameters declare what it sends and what it yields.
 
@@ -242,12 +249,12 @@ class WorkflowContext(_Context[OutT, W_OutT]):
             UndeliverableMessageError: No target accepts a message of this type.
         """
         self._port.send(message, target_id)
-        return _Done(None)
+        return _DONE
 
     def yield_output(self, output: W_OutT) -> Awaitable[None]:
         """Give an output to the caller of the run, by value; announced once it is committed."""
         self._port.yield_output(output)
-        return _Done(None)
+        return _DONE
 
     def request_info(
         self, request_data: object, response_type: Any, *, request_id: str | None = None
@@ -272,7 +279,7 @@ class WorkflowContext(_Context[OutT, W_OutT]):
 
         Awaiting it waits for a reader that is far behind.
         """
-        return self._port.emit(event) or _Done(None)
+        return self._port.emit(event) or _DONE
 
 
 class SyncWorkflowContext(_Context[OutT, W_OutT]):

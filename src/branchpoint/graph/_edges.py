@@ -44,7 +44,9 @@ def is_name(value: object) -> bool:
 
     Lone surrogates are refused, since no stored text can hold them.
     """
-    return type(value) is str and value != "" and not any("\ud800" <= char <= "\udfff" for char in value)
+    if type(value) is not str or value == "":
+        return False
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def callable_name(function: Callable[..., Any]) -> str:
@@ -170,6 +172,7 @@ class EdgeGroup:
         source_ids: The sources in declared order, each once.
         target_ids: The targets in declared order, each once.
         id: The stable identity: the kind and the sorted ends, the same whatever the declared order.
+        asks: Whether a condition or a selection decides about anything in it.
     """
 
     kind: EdgeKind
@@ -181,6 +184,7 @@ class EdgeGroup:
     source_ids: tuple[str, ...] = field(init=False, compare=False, repr=False)
     target_ids: tuple[str, ...] = field(init=False, compare=False, repr=False)
     id: str = field(init=False, compare=False)
+    asks: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(EdgeKind):
@@ -193,6 +197,8 @@ class EdgeGroup:
         object.__setattr__(self, "source_ids", tuple(dict.fromkeys(edge.source_id for edge in self.edges)))
         object.__setattr__(self, "target_ids", tuple(dict.fromkeys(edge.target_id for edge in self.edges)))
         object.__setattr__(self, "id", _identity(self.kind, self.source_ids, self.target_ids))
+        asked = bool(self.branches) or self.selection is not None
+        object.__setattr__(self, "asks", asked or any(edge.has_condition for edge in self.edges))
 
     def edge_to(self, target_id: str) -> Edge | None:
         """Return the first edge that ends at `target_id`, or None."""

@@ -103,7 +103,9 @@ class Executor(metaclass=_ExecutorMeta):
         """
         cls = self.__class__
         if not is_name(id):
-            raise DefinitionError(f"{cls.__qualname__} needs a non-empty text as id, got {id!r}.")
+            raise DefinitionError(
+                f"{cls.__qualname__} needs a non-empty text as id, without lone surrogates, got {id!r}."
+            )
         if not defer_discovery and not blueprint(cls).handlers:
             raise DefinitionError(
                 f"{cls.__qualname__} (id '{id}') has no handlers; decorate a method "
@@ -141,7 +143,7 @@ class Executor(metaclass=_ExecutorMeta):
 
     @property
     def _table(self) -> HandlerTable:
-        scope = scope_of(self)
+        scope = self.__dict__.get(SCOPE) or scope_of(self)
         if scope.table is None:
             plan = blueprint(self.__class__)
             scope.table = HandlerTable(plan.handlers, plan.responses)

@@ -34,7 +34,9 @@ class Factory:
                 f"Factory(id={self.id!r}) needs a function without arguments, got {self.fn!r}."
             )
         if not is_name(self.id):
-            raise DefinitionError(f"A Factory needs a non-empty text as id, got {self.id!r}.")
+            raise DefinitionError(
+                f"A Factory needs a non-empty text as id, without lone surrogates, got {self.id!r}."
+            )
 
     def create(self, definition: Executor | None = None) -> Executor:
         """Call the function and check its product.

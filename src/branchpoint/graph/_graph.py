@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from branchpoint.errors import DefinitionError
+from branchpoint.graph._choice import exact_classes
 from branchpoint.graph._edges import EdgeGroup
 from branchpoint.graph._executor import Executor
 from branchpoint.graph._factory import Factory
@@ -61,8 +62,10 @@ class Graph:
     signature: Mapping[str, Any] = field(init=False, repr=False)
     signature_hash: str = field(init=False)
     _outgoing: Mapping[str, tuple[EdgeGroup, ...]] = field(init=False, repr=False)
+    _asking: Mapping[str, tuple[EdgeGroup, ...]] = field(init=False, repr=False)
     _by_id: Mapping[str, EdgeGroup] = field(init=False, repr=False)
     _order: Mapping[str, int] = field(init=False, repr=False)
+    _fixed: Mapping[tuple[str, type, str | None], tuple[str, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("executors", "factories", "state_keys"):
@@ -72,8 +75,11 @@ class Graph:
             for source_id in group.source_ids:
                 outgoing.setdefault(source_id, []).append(group)
         self._fix("_outgoing", {source: tuple(groups) for source, groups in outgoing.items()})
+        asking = {source: tuple(at for at in groups if at.asks) for source, groups in outgoing.items()}
+        self._fix("_asking", asking)
         self._fix("_by_id", {group.id: group for group in self.groups})
         self._fix("_order", {executor_id: place for place, executor_id in enumerate(self.executors)})
+        self._fix("_fixed", MappingProxyType(_fixed_targets(self)))
         self._fix("signature", signature(self))
         self._fix("signature_hash", signature_hash(self.signature))
 
@@ -83,6 +89,18 @@ class Graph:
     def groups_from(self, executor_id: str) -> tuple[EdgeGroup, ...]:
         """Return the groups this executor sends into, in declared order."""
         return self._outgoing.get(executor_id, ())
+
+    def asking_from(self, executor_id: str) -> tuple[EdgeGroup, ...]:
+        """Return those of `groups_from` in which a condition or a selection decides."""
+        return self._asking.get(executor_id, ())
+
+    def targets_for(self, source_id: str, cls: type, target_id: str | None) -> tuple[str, ...] | None:
+        """Return who receives every message of exactly this class, in declared order; None where it depends.
+
+        It depends on the message where a condition decides, where a join waits, and where a target has no
+        handler for that very class.
+        """
+        return self._fixed.get((source_id, cls, target_id))
 
     def group(self, group_id: str) -> EdgeGroup | None:
         """Return the edge group of that identity, or None."""
@@ -115,3 +133,23 @@ class Graph:
             )
         factory = self.factories.get(executor_id)
         return spawn(definition if factory is None else factory.create(definition))
+
+
+def _fixed_targets(graph: Graph) -> dict[tuple[str, type, str | None], tuple[str, ...]]:
+    """Work out where messages go about which nothing is left to decide."""
+    fixed: dict[tuple[str, type, str | None], tuple[str, ...]] = {}
+    for source_id in graph.executors:
+        groups = graph.groups_from(source_id)
+        if not groups or any(group.asks or group.kind == "fan_in" for group in groups):
+            continue
+        targets = [one for group in groups for one in group.target_ids]
+        if not all(one in graph.executors for one in targets):
+            continue  # the graph is yet to be refused
+        targets.sort(key=graph.order)
+        classes = [exact_classes(graph.executors[one]) for one in targets]
+        for cls in frozenset.intersection(*classes):
+            fixed[source_id, cls, None] = tuple(targets)
+        for target_id, taken in zip(targets, classes, strict=True):
+            for cls in taken:
+                fixed[source_id, cls, target_id] = (target_id,)
+    return fixed

@@ -135,8 +135,10 @@ def check_configuration(executor: Executor) -> None:
     Raises:
         ExecutorStateError: A container differs from the definition's; names attribute and executor.
     """
-    scope = _run_scope(executor)
-    if scope.manages_itself:
+    scope = executor.__dict__.get(SCOPE)
+    if not isinstance(scope, RunScope):
+        scope = _run_scope(executor)
+    if not scope.configuration or scope.manages_itself:
         return
     for name, original in scope.configuration:
         copied = executor.__dict__.get(name)

@@ -38,8 +38,11 @@ class HandlerSpec(msgspec.Struct, frozen=True):
 
     def call(self, executor: Any, message: Any, context: Any) -> Any:
         """Call it on a run-scoped executor; the result is an awaitable when `is_async`."""
-        args = (message, context) if self.wants_context else (message,)
-        return self.func(executor, *args) if self.is_method else self.func(*args)
+        if self.is_method:
+            return (
+                self.func(executor, message, context) if self.wants_context else self.func(executor, message)
+            )
+        return self.func(message, context) if self.wants_context else self.func(message)
 
 
 class ResponseSpec(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from branchpoint.codec import copy_value, fingerprint
-from branchpoint.errors import DefinitionError, ExecutorStateError
+from branchpoint.errors import DefinitionError, EncodingError, ExecutorStateError
 
 if TYPE_CHECKING:
     from branchpoint.graph._choice import HandlerTable
@@ -98,7 +98,7 @@ def state(default: Any = _ABSENT, *, factory: Any = None) -> Any:
         factory: Makes that value, instead of `default`.
 
     Raises:
-        DefinitionError: Neither or both are given.
+        DefinitionError: Neither or both are given, or the default cannot be copied.
 
     Example:
         >>> class Tally(Executor):
@@ -130,7 +130,7 @@ def scratch(default: Any = _ABSENT, *, factory: Any = None) -> Any:
         factory: Makes that value, instead of `default`.
 
     Raises:
-        DefinitionError: Neither or both are given.
+        DefinitionError: Neither or both are given, or the default cannot be copied.
     """
     return _declared(default, factory, saved=False)
 
@@ -150,6 +150,15 @@ def _declared(default: Any, factory: Any, *, saved: bool) -> StateField:
         raise DefinitionError(
             f"The factory of {name}() must be a function without arguments, got {factory!r}."
         )
+    if factory is None:
+        # The class's own from here on: the caller's object may change, and no executor with it.
+        try:
+            default = copy_value(default)
+        except EncodingError as error:
+            raise DefinitionError(
+                f"The default of {name}() cannot be copied for every run ({error}); write "
+                f"{name}(factory=...) to make it anew in each."
+            ) from error
     return StateField(default, factory, saved=saved)
 
 

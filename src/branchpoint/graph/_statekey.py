@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, get_origin
 
 from branchpoint.codec import copy_value
-from branchpoint.errors import DefinitionError, ExecutorStateError, StateConflictError
+from branchpoint.errors import DefinitionError, EncodingError, ExecutorStateError, StateConflictError
 from branchpoint.graph._edges import callable_name, is_name
 from branchpoint.graph._typing import matches, readable
 
@@ -60,6 +61,7 @@ class Write(NamedTuple):
     replaces: bool = False
 
 
+_LISTS: Final = frozenset({list, Sequence, MutableSequence, Collection, Iterable})
 _NATURAL_FACTORIES: Final[dict[Any, Callable[[], Any]]] = {append: list, merge: dict}
 
 
@@ -83,7 +85,9 @@ class StateKey:
 
     def __post_init__(self) -> None:
         if not is_name(self.key):
-            raise DefinitionError(f"A state key is a text that is not empty, got {self.key!r}.")
+            raise DefinitionError(
+                f"A state key is a text that is not empty, without lone surrogates, got {self.key!r}."
+            )
         if self.default is not ABSENT and self.factory is not None:
             raise DefinitionError(f"State key '{self.key}' has a default and a factory; give one of them.")
         for name, function in (("factory", self.factory), ("reducer", self.reducer)):
@@ -91,6 +95,14 @@ class StateKey:
                 raise DefinitionError(
                     f"The {name} of state key '{self.key}' must be a function, got {type(function).__name__}."
                 )
+        # Its own from here on: the caller's object may change, and no workflow with it.
+        try:
+            object.__setattr__(self, "default", self._copied_default())
+        except EncodingError as error:
+            raise DefinitionError(
+                f"The default of state key '{self.key}' cannot be copied for every run ({error}); give a "
+                "factory that makes it."
+            ) from error
         natural = _natural_factory(self.reducer)
         if natural is not None and self.default is ABSENT and self.factory is None:
             object.__setattr__(self, "factory", natural)
@@ -99,6 +111,9 @@ class StateKey:
         """Return the value of a key nothing was written to, or `ABSENT` when none is declared."""
         if self.factory is not None:
             return self.factory()
+        return self._copied_default()
+
+    def _copied_default(self) -> Any:
         if self.default is ABSENT:
             return ABSENT
         return copy_value(self.default, path=f"workflow_state.shared.{self.key}")
@@ -106,6 +121,22 @@ class StateKey:
     def accepts(self, value: Any) -> bool:
         """Return whether the declared type allows `value`."""
         return self.type is None or matches(value, self.type)
+
+    def accepts_more(self, writes: Sequence[Write]) -> bool | None:
+        """Return whether the declared type allows what a reducer adds to a value that fits it.
+
+        None when that cannot be told from the additions alone, and the whole is to be looked at.
+        """
+        if any(write.replaces or write.value is ABSENT for write in writes):
+            return None
+        if self.type is None:
+            return True
+        origin = get_origin(self.type)
+        if self.reducer is append and origin in _LISTS:
+            return self.accepts([write.value for write in writes])
+        if (self.reducer is operator.add and origin is list) or (self.reducer is merge and origin is dict):
+            return all(self.accepts(write.value) for write in writes)
+        return None
 
     def check_default(self) -> None:
         """Check the initial value against the declared type.
@@ -159,7 +190,13 @@ def fold(key: str, declared: StateKey | None, current: Any, writes: Sequence[Wri
             value = write.value
         else:
             value = _reduced(key, declared, reducer, value, write)
-    if declared is not None and value is not ABSENT and not declared.accepts(value):
+    if declared is None or declared.type is None or value is ABSENT:
+        return value
+    # What was written before fitted then, so of a long list only what is added is looked at.
+    accepted = None if current is ABSENT else declared.accepts_more(writes)
+    if accepted is None:
+        accepted = declared.accepts(value)
+    if not accepted:
         raise ExecutorStateError(
             f"State key '{key}' is declared as {readable(declared.type)}, but {_names(writes)} left "
             f"a {type(value).__name__} in it: write a value of that type, or change add_state."
@@ -195,7 +232,10 @@ def _reduced(key: str, declared: StateKey | None, reducer: Reducer, value: Any, 
     try:
         return reducer(value, write.value)
     except Exception as error:
-        error.add_note(f"raised by the reducer of state key '{key}' for what '{write.executor_id}' wrote")
+        try:
+            error.add_note(f"raised by the reducer of state key '{key}' for what '{write.executor_id}' wrote")
+        except Exception:
+            pass  # it takes no notes, and is what the caller gets all the same
         raise
 
 

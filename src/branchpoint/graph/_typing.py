@@ -14,7 +14,16 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin
 
 import typing_extensions
 
-__all__ = ["alternatives", "compatible", "is_type_form", "matches", "readable", "unusable"]
+__all__ = [
+    "alternatives",
+    "bare",
+    "compatible",
+    "is_type_form",
+    "matches",
+    "readable",
+    "run_time_form",
+    "unusable",
+]
 
 _UNIONS = (Union, types.UnionType)
 _NEVER = (typing.Never, typing.NoReturn)
@@ -133,7 +142,7 @@ def compatible(source: Any, target: Any) -> bool:
     Where one side says nothing (`Any`, or a container without item types), the answer is yes.
     Item types are taken as covariant: values travel by copy, so nobody can put a wrong item in.
     """
-    source, target = _plain(source), _plain(target)
+    source, target = bare(source), bare(target)
     if source is Any or target is Any or target is object or source in _NEVER:
         return True
     source_origin, target_origin = get_origin(source), get_origin(target)
@@ -152,7 +161,7 @@ def compatible(source: Any, target: Any) -> bool:
     return _compatible_args(source, target)
 
 
-def _plain(tp: Any) -> Any:
+def bare(tp: Any) -> Any:
     """Take off what does not matter at run time: `Annotated`, `NewType`, aliases."""
     while True:
         if tp is None:
@@ -165,6 +174,26 @@ def _plain(tp: Any) -> Any:
             tp = tp.__value__
         else:
             return tp
+
+
+def run_time_form(tp: Any) -> Any:
+    """Return a value to compare: two types with an equal one take the same values at run time."""
+    if isinstance(tp, list):  # the parameters of a generic over a ParamSpec
+        return tuple(run_time_form(item) for item in tp)
+    tp = bare(tp)
+    origin, args = get_origin(tp), get_args(tp)
+    if origin in _UNIONS:
+        forms = [run_time_form(arg) for arg in args]
+        return (Union, frozenset().union(*(form[1] if _is_union_form(form) else [form] for form in forms)))
+    if origin is None or origin is Literal or origin is abc.Callable:
+        return tp
+    if not args and (origin is not tuple or tp is typing.Tuple):  # noqa: UP006 - the bare form
+        return origin
+    return (origin, *(run_time_form(arg) for arg in args))
+
+
+def _is_union_form(form: Any) -> bool:
+    return isinstance(form, tuple) and form[0] is Union
 
 
 def _compatible_classes(source: Any, target: Any) -> bool:

@@ -99,17 +99,13 @@ def _check_duplicate_edges(graph: Graph) -> None:
     seen: dict[tuple[str, str], EdgeGroup] = {}
     for group in graph.groups:
         for edge in group.edges:
-            first = seen.setdefault((edge.source_id, edge.target_id), group)
-            if first is not group or _count(group, edge) > 1:
+            ends = (edge.source_id, edge.target_id)
+            if (first := seen.get(ends)) is not None:
                 raise EdgeDuplicationError(
                     f"There are two edges from '{edge.source_id}' to '{edge.target_id}' (in {first.kind} and "
                     f"{group.kind}): remove one, or join their conditions into one."
                 )
-
-
-def _count(group: EdgeGroup, edge: Edge) -> int:
-    ends = (edge.source_id, edge.target_id)
-    return sum(1 for other in group.edges if (other.source_id, other.target_id) == ends)
+            seen[ends] = group
 
 
 def _check_types(graph: Graph) -> list[str]:

@@ -20,7 +20,7 @@ from branchpoint.errors import CorruptCheckpointError, StorageError
 if sys.platform == "darwin":
     import fcntl
 
-__all__ = ["Disk", "make_folder", "open_journal", "read_at", "reported", "token"]
+__all__ = ["Disk", "is_there", "make_folder", "open_journal", "read_at", "reported", "token"]
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -67,6 +67,8 @@ class Disk:
         rest = memoryview(data)
         while rest:
             written = self.write(descriptor, rest, offset)
+            if not written:  # or this would go on for ever
+                raise OSError(errno.EIO, "nothing was written and no reason given")
             rest, offset = rest[written:], offset + written
 
     def append(self, descriptor: int, data: bytes, end: int) -> None:
@@ -112,12 +114,41 @@ def token() -> str:
 
 
 def make_folder(folder: Path, disk: Disk) -> None:
-    """Make `folder` and what is missing above it, private to this user, and durable."""
+    """Make `folder` and what is missing above it, private to this user, and durable.
+
+    What is there already may have been made by a writer that died before it was durable, so the names
+    of folders that look like made here are synced again.
+    """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         with suppress(FileExistsError):  # another writer made it in the meantime
             one.mkdir(_FOLDER_MODE)
+    for one in (folder, *folder.parents):
+        if one not in missing and not _may_be_made_here(one):
+            break
         disk.sync_folder(one.parent)
+
+
+def _may_be_made_here(folder: Path) -> bool:
+    found = os.stat(folder)
+    return (
+        stat.S_IMODE(found.st_mode) == _FOLDER_MODE
+        and found.st_uid == os.geteuid()
+        and os.access(folder.parent, os.R_OK | os.W_OK)
+    )
+
+
+def is_there(path: Path) -> bool:
+    """Say whether anything has this name, a broken link too.
+
+    Raises:
+        OSError: Nobody knows; `os.path.lexists` would say no.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -29,7 +29,14 @@ from branchpoint.errors import (
     InvalidCallError,
     StorageError,
 )
-from branchpoint.storage._disk import Disk, make_folder, open_journal, read_at, reported, token
+from branchpoint.storage._disk import (
+    Disk,
+    is_there,
+    make_folder,
+    open_journal,
+    reported,
+    token,
+)
 from branchpoint.storage._journal import Format
 from branchpoint.storage._lock import STRIPES, holding
 from branchpoint.storage._names import SUFFIX, file_name, stripe, stripe_of_temporary, temporary_name
@@ -38,13 +45,14 @@ from branchpoint.storage._reading import (
     Place,
     Standing,
     parse_journal,
+    read_bytes,
     read_end,
     read_id,
     read_on,
     read_whole,
 )
 from branchpoint.storage._records import commit_body, header_body
-from branchpoint.storage._writing import append, promise, publish, replace
+from branchpoint.storage._writing import append, promise, publish, replace, take_back
 
 __all__ = ["Folder"]
 
@@ -56,13 +64,16 @@ class Folder:
 
     def __init__(self, path: Path, format: Format, disk: Disk) -> None:
         self.path = path
+        self._name = str(path)
         self._format: Format = format
         self._disk = disk
         self._seen: OrderedDict[str, Standing] = OrderedDict()
         self._guard = threading.Lock()
         self._places = lru_cache(_REMEMBERED)(self._find_place)
+        self._anchored = False
         self._swept = False
-        self._unsynced: set[str] = set()
+        # Commits that were refused by the disk and may still be seen, by checkpoint id.
+        self._failed: dict[str, str] = {}
 
     def commit(
         self,
@@ -92,12 +103,22 @@ class Folder:
             generation=generation,
         )
         self._make_ready(place)
+        self._take_back(place)
         with self._locked(place, "committing") as path:
-            self._sync_name(place)
-            if not os.path.lexists(path):
+            if not is_there(path):
                 refuse(stored=None)
-                bodies = [header_body(header(), format=snapshot.format), body]
-                publish(self._disk, path, self._temporary(place), bodies, format=snapshot.format)
+                first = header()
+                bodies = [header_body(first, format=snapshot.format), body]
+                with self._unless_it_fails(place, snapshot.snapshot_id):
+                    standing = publish(
+                        self._disk,
+                        path,
+                        self._temporary(place),
+                        bodies,
+                        head=StoredHead(snapshot.snapshot_id, first.generation),
+                        format=snapshot.format,
+                    )
+                self._remember(place, standing)
                 return
             with open_journal(path, where=str(place), write=True) as descriptor:
                 standing = self._verified(descriptor, place)
@@ -109,7 +130,13 @@ class Folder:
                     return
                 refuse(stored=standing.head)
                 _refuse_other_format(standing.preamble.format, snapshot.format, place)
-                self._remember(place, append(self._disk, descriptor, standing, body, snapshot.snapshot_id))
+                if standing.preamble.untouched and not standing.named:
+                    # Who made the file may have died before its name was durable. What is added to it
+                    # would be gone with the name, and a file that a prune replaced would be back.
+                    self._disk.sync_folder(self.path)
+                with self._unless_it_fails(place, snapshot.snapshot_id):
+                    standing = append(self._disk, descriptor, standing, body, snapshot.snapshot_id)
+                self._remember(place, standing)
 
     def prune(
         self, header: Header, *, keep: Sequence[str], parts: frozenset[str], expected_head_snapshot_id: str
@@ -129,15 +156,15 @@ class Folder:
             generation=header.generation - 1,
         )
         self._make_ready(place)
+        self._take_back(place)
         with self._locked(place, "pruning") as path:
-            if not os.path.lexists(path):
+            if not is_there(path):
                 refuse(stored=None)
                 return
             with open_journal(path, where=str(place)) as descriptor:
                 journal = read_whole(descriptor, place)
             if journal.header == header and _lineage(journal) == list(keep):
-                self._unsynced.add(place.checkpoint_id)
-                self._sync_name(place)
+                self._disk.sync_folder(self.path)
                 return  # an earlier reply was lost
             refuse(stored=journal.standing.head)
             format = journal.standing.preamble.format  # noqa: A001
@@ -149,9 +176,17 @@ class Folder:
                     "Nothing was removed; load the checkpoint again before you prune it."
                 )
             bodies = [header_body(header, format=format), *_kept(journal, set(keep), parts, format)]
-            self._unsynced.add(place.checkpoint_id)
-            replace(self._disk, path, self._temporary(place), bodies, format=format)
-            self._unsynced.discard(place.checkpoint_id)
+            standing = replace(
+                self._disk,
+                path,
+                self._temporary(place),
+                bodies,
+                last=len(bodies) - 1 - _skipped_at_the_end(journal),
+                head=StoredHead(expected_head_snapshot_id, header.generation),
+                newest=max(keep),
+                format=format,
+            )
+            self._remember(place, standing)
 
     def load(self, checkpoint_id: str) -> Journal:
         """Read a whole journal.
@@ -163,8 +198,9 @@ class Folder:
             StorageError: The operating system refused.
         """
         place = self._place(checkpoint_id)
+        self._take_back(place)
         with self._found(place, "reading") as path, open_journal(path, where=str(place)) as descriptor:
-            data = read_at(descriptor, 0, os.fstat(descriptor).st_size)
+            data = read_bytes(descriptor, place)
         journal = parse_journal(data, place)  # the lock is free again
         _refuse_other_format(journal.standing.preamble.format, self._format, place)
         self._remember(place, journal.standing)
@@ -179,6 +215,7 @@ class Folder:
             StorageError: The operating system refused.
         """
         place = self._place(checkpoint_id)
+        self._take_back(place)
         with self._found(place, "reading") as path, open_journal(path, where=str(place)) as descriptor:
             return (self._seen_on(descriptor, place) or read_end(descriptor, place).standing).head
 
@@ -190,12 +227,13 @@ class Folder:
         """
         place = self._place(checkpoint_id)
         with suppress(CheckpointNotFoundError), self._found(place, "deleting", shared=False) as path:
-            self._unsynced.add(place.checkpoint_id)
             os.unlink(path)
-        with reported("deleting", str(place)):
-            self._sync_name(place)
+        # Also when there is nothing: whoever removed it may have died before that was durable.
+        with reported("deleting", str(place)), suppress(FileNotFoundError):
+            self._disk.sync_folder(self.path)
         with self._guard:
             self._seen.pop(place.checkpoint_id, None)
+            self._failed.pop(place.checkpoint_id, None)
 
     def describe(self) -> tuple[list[CheckpointInfo], list[DataError | StorageError]]:
         """Return a line for every checkpoint in the folder, and an error for every file that is not readable.
@@ -271,19 +309,17 @@ class Folder:
                 ) from error
 
     def _make_ready(self, place: Place) -> None:
+        if self._anchored and self._swept and os.path.isdir(self._name):
+            return
         with reported("preparing the folder", str(place)):
-            if not self.path.is_dir():
+            if not self._anchored or not self.path.is_dir():
+                self._anchored = False
                 make_folder(self.path, self._disk)
+                self._anchored = True
             if not self._swept:
                 self._swept = True
-                self._sweep()
-
-    def _sync_name(self, place: Place) -> None:
-        # A prune or delete that failed may have changed what the name stands for without making that
-        # durable. What is added to a new file would be gone with its name, and the old file be back.
-        if place.checkpoint_id in self._unsynced:
-            self._disk.sync_folder(self.path)
-            self._unsynced.discard(place.checkpoint_id)
+                with suppress(OSError):  # no commit fails for want of tidiness
+                    self._sweep()
 
     def _sweep(self) -> None:
         # A writer holds its stripe's lock for as long as its temporary file exists. So a file whose
@@ -291,9 +327,39 @@ class Folder:
         for name in os.listdir(self.path):
             number = stripe_of_temporary(name)
             if number is not None and number < STRIPES:
-                with holding(self.path, number, wait=False) as alone, suppress(FileNotFoundError):
+                # What cannot be removed, a folder of that name for instance, is in nobody's way.
+                with suppress(OSError), holding(self.path, number, wait=False) as alone:
                     if alone:
                         os.unlink(self.path / name)
+
+    # Commits that failed.
+
+    @contextmanager
+    def _unless_it_fails(self, place: Place, snapshot_id: str) -> Iterator[None]:
+        """Remember that a commit failed when it does: a disk that breaks may keep what it could not sync."""
+        self._failed[place.checkpoint_id] = snapshot_id
+        yield
+        self._failed.pop(place.checkpoint_id, None)
+
+    def _take_back(self, place: Place) -> None:
+        """See to it that a commit that was reported as failed is not there, before anything else is done.
+
+        A disk that breaks while a commit is synced may keep its record and refuse to cut it off. It could
+        be read then, would pass for a commit whose reply was lost, and be gone after a power cut.
+        """
+        if place.checkpoint_id not in self._failed:
+            return
+        doing = "removing a commit that failed"
+        with reported(doing, str(place)):
+            if not is_there(place.path):
+                return
+        with self._locked(place, doing) as path:
+            failed = self._failed.get(place.checkpoint_id)
+            if failed is None or not is_there(path):
+                return  # it was still under way, and has landed
+            with open_journal(path, where=str(place), write=True) as descriptor:
+                take_back(self._disk, descriptor, path, read_whole(descriptor, place), failed)
+            self._failed.pop(place.checkpoint_id, None)
 
     # What was seen before.
 
@@ -315,6 +381,10 @@ class Folder:
 
 def _lineage(journal: Journal) -> list[str]:
     return [commit.manifest.snapshot_id for commit in journal.commits]
+
+
+def _skipped_at_the_end(journal: Journal) -> int:
+    return next(n for n, (_, commit) in enumerate(reversed(journal.bodies)) if commit is not None)
 
 
 def _kept(journal: Journal, keep: set[str], parts: frozenset[str], format: Format) -> Iterator[bytes]:

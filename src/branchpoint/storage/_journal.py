@@ -27,18 +27,23 @@ from branchpoint.errors import CorruptCheckpointError, UnknownVersionError
 
 __all__ = [
     "PREAMBLE_SIZE",
+    "RECORD_START",
     "Format",
     "Preamble",
     "Record",
     "Slot",
     "SlotWrite",
+    "damaged",
     "framed",
     "header_record",
+    "joined",
+    "length_told",
     "new_preamble",
     "next_slot",
     "read_preamble",
     "records",
     "seal_record",
+    "sealed",
     "whole_journal",
 ]
 
@@ -60,6 +65,8 @@ _JSON_START = b'{"c":"'
 _JSON_BODY = len(_JSON_START) + _SEAL_CHARACTERS + 2
 _FRAME_LENGTH = 4
 _FRAME_BODY = _FRAME_LENGTH + _SEAL_BYTES
+RECORD_START = _FRAME_BODY + 1
+"""How many bytes tell whether a record can begin with them."""
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -78,6 +85,8 @@ class Preamble(msgspec.Struct, frozen=True):
     """Which of the two slots said it; the next one goes to the other place."""
     alone: bool = False
     """Whether the other slot cannot be read, so that it may have promised more."""
+    untouched: bool = False
+    """Whether both slots say the same, so that nothing was promised since the file was made."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -138,13 +147,24 @@ def framed(record: Record, *, format: Format) -> bytes:
 
 def whole_journal(bodies: Sequence[bytes], *, format: Format) -> bytes:
     """Return a complete journal: the body of the header, then those of all records, a commit last."""
-    pieces: list[bytes] = []
-    end, last, key = PREAMBLE_SIZE, PREAMBLE_SIZE, b""
+    made = sealed(bodies, format=format)
+    return joined(made, made[-1], format=format)
+
+
+def sealed(bodies: Sequence[bytes], *, format: Format) -> list[Record]:
+    """Return the records of a complete journal, the header's first."""
+    made: list[Record] = []
+    end, key = PREAMBLE_SIZE, b""
     for body in bodies:
-        record = seal_record(body, start=end, key=key, format=format)
-        pieces.append(framed(record, format=format))
-        key, end, last = key or record.seal, record.end, record.start
-    return b"".join((new_preamble(format, Slot(end, last)), *pieces))
+        made.append(record := seal_record(body, start=end, key=key, format=format))
+        key, end = key or record.seal, record.end
+    return made
+
+
+def joined(made: Sequence[Record], head: Record, *, format: Format) -> bytes:
+    """Return a complete journal of these records, all of them promised; `head` is the last commit's."""
+    preamble = new_preamble(format, Slot(made[-1].end, head.start))
+    return b"".join((preamble, *(framed(record, format=format) for record in made)))
 
 
 # Reading.
@@ -172,10 +192,12 @@ def read_preamble(data: bytes, *, where: str) -> Preamble:
             f"{where}: the committed length cannot be read; the file is kept as it is."
         )
     slot, index = max(slots, key=lambda item: item[0].committed)
+    alone = len(slots) == 1
+    untouched = not alone and slots[0][0] == slots[1][0]
     if written_format == b"json":
-        return Preamble("json", slot, index, len(slots) == 1)
+        return Preamble("json", slot, index, alone, untouched)
     if written_format == b"msgpack":
-        return Preamble("msgpack", slot, index, len(slots) == 1)
+        return Preamble("msgpack", slot, index, alone, untouched)
     raise CorruptCheckpointError(f"{where}: the journal names an unknown format; the file is kept as it is.")
 
 
@@ -197,7 +219,7 @@ def header_record(data: bytes, preamble: Preamble, *, size: int, where: str) -> 
         return record
     if len(data) < size:
         return None
-    raise _damaged(PREAMBLE_SIZE, where)
+    raise damaged(PREAMBLE_SIZE, where)
 
 
 def records(
@@ -226,7 +248,7 @@ def records(
         if record is None or start < committed < record.end:
             if start >= committed:
                 break
-            raise _damaged(start, where)
+            raise damaged(start, where)
         yield record
         start = record.end
     # A slot is written after its record. One that was torn while it was written has a whole record
@@ -247,7 +269,8 @@ def _refuse_cut(size: int, preamble: Preamble, where: str) -> None:
         )
 
 
-def _damaged(start: int, where: str) -> CorruptCheckpointError:
+def damaged(start: int, where: str) -> CorruptCheckpointError:
+    """Return the error that says where the first bad record is that was promised."""
     return CorruptCheckpointError(
         f"{where}: the record at byte {start} does not fit its checksum. "
         "The file is kept as it is; restore it from a backup."
@@ -271,6 +294,21 @@ def _json_line(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
     if stop < body or not data.startswith(_JSON_START, at) or data[body - 2 : body] != b'",':
         return None
     return data[at + len(_JSON_START) : body - 2], b"{" + data[body:stop], stop + 1 - at
+
+
+def length_told(data: bytes, *, format: Format) -> int | None:
+    """Return the length that the first `RECORD_START` bytes of a record tell, 0 when no record begins so.
+
+    None: it is as long as its line.
+    """
+    if format == "json":
+        return None if data.startswith(_JSON_START) else 0
+    if len(data) < RECORD_START or (
+        data[_FRAME_BODY] & 0xF0 != 0x80 and data[_FRAME_BODY] not in (0xDE, 0xDF)
+    ):
+        return 0  # the body is a map
+    size = int.from_bytes(data[:_FRAME_LENGTH], "big")
+    return size and _FRAME_BODY + size
 
 
 def _frame(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:

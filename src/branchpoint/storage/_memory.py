@@ -26,6 +26,7 @@ from branchpoint.checkpoint import (
     refuse_stale,
 )
 from branchpoint.errors import CheckpointNotFoundError
+from branchpoint.events import instrumented, instruments
 from branchpoint.storage._listing import Page
 
 __all__ = ["InMemoryCheckpointStorage", "MemoryCheckpointStorage"]
@@ -117,6 +118,15 @@ class MemoryCheckpointStorage(CheckpointStorage):
             CheckpointNotFoundError: There is none of this id.
             InvalidCallError: The id is none that a storage could keep.
         """
+        if not instruments:
+            return self._load(checkpoint_id)
+        known = {"checkpoint_id": checkpoint_id, "storage": type(self).__name__, "head_snapshot_id": None}
+        with instrumented("load", known) as info:
+            loaded = self._load(checkpoint_id)
+            info["head_snapshot_id"] = loaded.head_snapshot_id
+            return loaded
+
+    def _load(self, checkpoint_id: str) -> Checkpoint:
         check_id(checkpoint_id)
         with self._lock:
             kept = self._find(checkpoint_id)

@@ -27,6 +27,7 @@ _CAPITALS = "~u"
 _PLAIN = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?=[a-z0-9_-])){0,119}")
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?")
 _TEMPORARY = ".tmp-"
+_TEMPORARY_NAME = re.compile(re.escape(_TEMPORARY) + "([0-9a-f]{2})-[0-9a-f]+")
 
 
 def file_name(checkpoint_id: str) -> str:
@@ -50,7 +51,7 @@ def temporary_name(stripe_number: int, token: str) -> str:
 
 def stripe_of_temporary(name: str) -> int | None:
     """Return whose lock the writer of this unfinished file holds, None for any other file."""
-    found = re.fullmatch(re.escape(_TEMPORARY) + "([0-9a-f]{2})-[0-9a-f]+", name)
+    found = _TEMPORARY_NAME.fullmatch(name)
     return int(found[1], 16) if found else None
 
 

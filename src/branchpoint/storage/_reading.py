@@ -17,17 +17,28 @@ from branchpoint.checkpoint import Header, StoredHead, refuse_v1
 from branchpoint.errors import CorruptCheckpointError
 from branchpoint.storage._disk import read_at
 from branchpoint.storage._journal import (
+    PREAMBLE_SIZE,
+    RECORD_START,
+    Format,
     Preamble,
     Record,
+    damaged,
     header_record,
+    length_told,
     read_preamble,
     records,
 )
 from branchpoint.storage._records import Commit, peek_id, read_commit, read_header
 
-__all__ = ["Journal", "Place", "Standing", "parse_journal", "read_end", "read_id", "read_on", "read_whole"]
+__all__ = [
+    "Journal", "Place", "Standing", "parse_journal", "read_bytes", "read_end", "read_id", "read_on",
+    "read_whole",
+]  # fmt: skip
 
 _FIRST_LOOK = 1 << 14
+_PIECE = 1 << 16
+_SMALL = 1 << 22
+_LONGEST_V1 = 1 << 26
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -53,6 +64,9 @@ class Standing(msgspec.Struct, frozen=True):
         newest: The greatest of the snapshot ids that were read; ids sort by the time they were made.
         end: Where the last whole record ends; what lies beyond is a torn tail.
         size: How long the file is.
+        named: Whether whoever keeps this has seen to it that the name of the file is durable.
+        beginning: The bytes up to the end of the header, as they were left; empty when that is not known.
+        ending: The bytes of the last record, likewise.
     """
 
     preamble: Preamble
@@ -64,6 +78,9 @@ class Standing(msgspec.Struct, frozen=True):
     newest: str
     end: int
     size: int
+    named: bool = False
+    beginning: bytes = b""
+    ending: bytes = b""
 
     @property
     def head(self) -> StoredHead:
@@ -94,8 +111,13 @@ class Journal(msgspec.Struct, frozen=True):
         return {digest: part for commit in self.commits for digest, part in commit.parts.items()}
 
 
-def parse_journal(data: bytes, place: Place) -> Journal:
+def parse_journal(data: bytes, place: Place, size: int | None = None) -> Journal:
     """Read a whole journal, checking in this order: version, checksums, envelopes.
+
+    Args:
+        data: What `read_bytes` gave.
+        place: Whose it is.
+        size: How long the file is, if it goes on with what `read_bytes` left out.
 
     Raises:
         UnknownVersionError: A newer program wrote it, or it is a v1 checkpoint of Agent Framework.
@@ -106,7 +128,23 @@ def parse_journal(data: bytes, place: Place) -> Journal:
     if first is None:
         raise CorruptCheckpointError(f"{place}: the journal has no header; the file is kept as it is.")
     found = records(data, preamble, start=first.end, base=0, key=first.seal, where=str(place))
-    return _journal(preamble, first, list(found), len(data), place)
+    return _journal(preamble, first, list(found), len(data) if size is None else size, place)
+
+
+def read_bytes(descriptor: int, place: Place) -> bytes:
+    """Return the bytes of an open journal, without what cannot be a record at its end.
+
+    A file may be far longer than what was ever written to it. Its beginning says where it stands, so that is
+    looked at first.
+
+    Raises:
+        UnknownVersionError: A newer program wrote it, or it is a v1 checkpoint of Agent Framework.
+        CorruptCheckpointError: It is damaged, as far as that was seen.
+    """
+    size = os.fstat(descriptor).st_size
+    data, preamble, first = _beginning(descriptor, size, place)
+    end = _end(descriptor, preamble, first.end, size, place)
+    return data[:end] if len(data) >= end else read_at(descriptor, 0, end)
 
 
 def read_end(descriptor: int, place: Place) -> Journal:
@@ -119,14 +157,15 @@ def read_end(descriptor: int, place: Place) -> Journal:
     size = os.fstat(descriptor).st_size
     data, preamble, first = _beginning(descriptor, size, place)
     start = max(preamble.slot.last, first.end)
-    tail = data[start:] if len(data) >= size else read_at(descriptor, start, size)
+    end = _end(descriptor, preamble, start, size, place)
+    tail = data[start:end] if len(data) >= end else read_at(descriptor, start, end)
     found = records(tail, preamble, start=start, base=start, key=first.seal, where=str(place))
     return _journal(preamble, first, list(found), size, place)
 
 
 def read_whole(descriptor: int, place: Place) -> Journal:
     """Read all of an open journal; see `parse_journal`."""
-    return parse_journal(read_at(descriptor, 0, os.fstat(descriptor).st_size), place)
+    return parse_journal(read_bytes(descriptor, place), place, os.fstat(descriptor).st_size)
 
 
 def read_on(descriptor: int, place: Place, seen: Standing) -> Standing | None:
@@ -140,11 +179,14 @@ def read_on(descriptor: int, place: Place, seen: Standing) -> Standing | None:
         CorruptCheckpointError: What was read is damaged.
     """
     size = os.fstat(descriptor).st_size
+    if size == seen.end and _is_as_left(descriptor, seen):
+        return seen
     data, preamble, first = _beginning(descriptor, size, place)
     if first.seal != seen.header_seal:
         return None
-    tail = data[seen.last :] if len(data) >= size else read_at(descriptor, seen.last, size)
     try:
+        end = _end(descriptor, preamble, seen.last, size, place)
+        tail = data[seen.last : end] if len(data) >= end else read_at(descriptor, seen.last, end)
         found = list(
             records(tail, preamble, start=seen.last, base=seen.last, key=first.seal, where=str(place))
         )
@@ -153,9 +195,22 @@ def read_on(descriptor: int, place: Place, seen: Standing) -> Standing | None:
     if not found or found[0].seal != seen.last_seal:
         return None
     if found[-1].end == seen.end:
-        return msgspec.structs.replace(seen, preamble=preamble, size=size)
+        return msgspec.structs.replace(
+            seen, preamble=preamble, size=size, beginning=data[: first.end], ending=b""
+        )
     now = _journal(preamble, first, found, size, place).standing
-    return msgspec.structs.replace(now, newest=max(now.newest, seen.newest))
+    return msgspec.structs.replace(now, newest=max(now.newest, seen.newest), named=seen.named)
+
+
+def _is_as_left(descriptor: int, seen: Standing) -> bool:
+    """Say whether beginning and last record are, byte for byte, what whoever saw them left there."""
+    return bool(
+        seen.ending
+        and seen.beginning
+        and seen.size == seen.end
+        and read_at(descriptor, 0, len(seen.beginning)) == seen.beginning
+        and read_at(descriptor, seen.last, seen.end) == seen.ending
+    )
 
 
 def read_id(descriptor: int, path: Path) -> str:
@@ -174,10 +229,57 @@ def _beginning(descriptor: int, size: int, place: Place) -> tuple[bytes, Preambl
     look = _FIRST_LOOK
     data = read_at(descriptor, 0, look)
     preamble = _preamble(data, size, place, descriptor)
+    # The header is promised, so it ends where the promise does at the latest; a hole in the file never is one.
     while (first := header_record(data, preamble, size=size, where=str(place))) is None:
+        if len(data) < look:  # somebody cut it who holds no lock
+            size = len(data)
+            continue
+        told = length_told(data[PREAMBLE_SIZE:], format=preamble.format)
+        wrong = b"\0" in data if told is None else not 0 < told <= preamble.slot.committed - PREAMBLE_SIZE
+        if wrong or len(data) >= preamble.slot.committed:
+            raise damaged(PREAMBLE_SIZE, str(place))
         look *= 8
         data = read_at(descriptor, 0, look)
     return data, preamble, first
+
+
+def _end(descriptor: int, preamble: Preamble, start: int, size: int, place: Place) -> int:
+    """Return where what is worth reading ends.
+
+    A large file is read only as far as one record after the other may be whole, because it may be far
+    larger than what was ever written to it. What is small is read as it is.
+
+    Raises:
+        CorruptCheckpointError: There is something else where a record was promised.
+    """
+    committed = preamble.slot.committed
+    if size <= _SMALL:
+        return size
+    end = start
+    while end < committed:
+        further = _next_end(descriptor, end, committed, preamble.format)
+        if further is None:
+            raise damaged(end, str(place))
+        end = further
+    while (further := _next_end(descriptor, end, size, preamble.format)) is not None:
+        end = further
+    return end
+
+
+def _next_end(descriptor: int, start: int, size: int, format: Format) -> int | None:
+    """Return where a record ends that begins at `start`; None when none that is whole can."""
+    told = length_told(read_at(descriptor, start, min(start + RECORD_START, size)), format=format)
+    if told is not None:
+        return start + told if 0 < told <= size - start else None
+    while start < size:
+        piece = read_at(descriptor, start, min(start + _PIECE, size))
+        stop = piece.find(b"\n")
+        if stop >= 0:
+            return start + stop + 1
+        if not piece or b"\0" in piece:  # a hole; JSON has no such byte
+            return None
+        start += len(piece)
+    return None
 
 
 def _preamble(data: bytes, size: int, place: Place, descriptor: int | None = None) -> Preamble:
@@ -185,8 +287,9 @@ def _preamble(data: bytes, size: int, place: Place, descriptor: int | None = Non
         return read_preamble(data, where=str(place))
     except CorruptCheckpointError:
         # Only the whole file tells a v1 checkpoint from damage.
-        whole = data if descriptor is None else read_at(descriptor, 0, size)
-        refuse_v1(whole, checkpoint_id=place.checkpoint_id)
+        if data.lstrip()[:1] == b"{" and size <= _LONGEST_V1:
+            whole = data if descriptor is None else read_at(descriptor, 0, size)
+            refuse_v1(whole, checkpoint_id=place.checkpoint_id)
         raise
 
 

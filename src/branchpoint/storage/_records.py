@@ -19,7 +19,7 @@ from branchpoint.checkpoint import (
     encode_header,
     encode_manifest,
 )
-from branchpoint.errors import CorruptCheckpointError, UnknownVersionError
+from branchpoint.errors import CorruptCheckpointError, UnknownVersionError, quotable
 from branchpoint.storage._journal import Format
 
 __all__ = ["Commit", "commit_body", "header_body", "peek_id", "read_commit", "read_header"]
@@ -93,7 +93,7 @@ def read_header(body: bytes, *, format: Format, checkpoint_id: str, where: str) 
     try:
         found = _HEADER[format](body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable("header", where, error) from error
+        raise _unreadable("header", where, error) from None  # it quotes what was stored as it is
     header = decode_header(bytes(found.header), format=format, checkpoint_id=checkpoint_id)
     _refuse_other_spelling(body, _ENCODERS[format](found), "header", where)
     return header
@@ -108,7 +108,7 @@ def peek_id(body: bytes, *, format: Format, where: str) -> str:
     try:
         named = _NAMED[format](_HEADER[format](body).header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable("header", where, error) from error
+        raise _unreadable("header", where, error) from None
     return named.checkpoint_id
 
 
@@ -125,7 +125,7 @@ def read_commit(body: bytes, *, format: Format, checkpoint_id: str, where: str) 
             return None
         found = _COMMIT[format](body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable("commit", where, error) from error
+        raise _unreadable("commit", where, error) from None
     manifest = decode_manifest(bytes(found.manifest), format=format, checkpoint_id=checkpoint_id)
     _refuse_other_spelling(body, _ENCODERS[format](found), "commit", where)
     parts = [bytes(part) for part in found.parts]
@@ -149,6 +149,6 @@ def _refuse_other_spelling(body: bytes, again: bytes, what: str, where: str) -> 
 
 def _unreadable(what: str, where: str, error: Exception) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"{where}: the {what} record cannot be read ({type(error).__name__}: {str(error)[:120]}). "
+        f"{where}: the {what} record cannot be read ({type(error).__name__}: {quotable(str(error), 120)}). "
         "The file is kept as it is; restore it from a backup."
     )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 from branchpoint.errors import DefinitionError, ValidationTypeEnum, WorkflowValidationError
+from branchpoint.events import instrumented, instruments
 from branchpoint.graph import (
     ABSENT,
     DEFAULT_MAX_ITERATIONS,
@@ -92,7 +93,11 @@ class WorkflowBuilder:
         undelivered: Undelivered = "raise",
     ) -> None:
         if name is not None and not is_name(name):
-            raise DefinitionError(f"The name of a workflow is a text that is not empty, got {name!r}.")
+            raise DefinitionError(
+                f"The name of a workflow is a text that is not empty, without lone surrogates, got {name!r}."
+            )
+        if description is not None and type(description) is not str:
+            raise DefinitionError(f"The description of a workflow is a text, got {description!r}.")
         self._max_iterations = max_iterations
         self._name = name
         self._description = description
@@ -263,7 +268,12 @@ class WorkflowBuilder:
         """
         from branchpoint.workflow._workflow import Workflow
 
-        return Workflow(self.build_graph())
+        if not instruments:
+            return Workflow(self.build_graph())
+        with instrumented("build", {"workflow_name": self._name, "graph_signature_hash": None}) as info:
+            graph = self.build_graph()
+            info["graph_signature_hash"] = graph.signature_hash
+            return Workflow(graph)
 
     def build_graph(self) -> Graph:
         """Check everything and make the graph alone, as `build` does."""

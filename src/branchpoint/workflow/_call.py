@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from branchpoint.checkpoint import Checkpoint, Hold
 from branchpoint.engine import Channel, Finished, Runner, RunRequest, ended
 from branchpoint.errors import CheckpointInUseError
+from branchpoint.workflow._underway import UNDER_WAY
 
 if TYPE_CHECKING:
     from branchpoint.graph import Graph
@@ -34,6 +35,7 @@ class Call:
         """
         checkpoint = self.checkpoint
         hold: Hold | None = None
+        UNDER_WAY.end_those_of_closed_loops()
         if checkpoint is None:
             channel = Channel(f"a run of workflow {self.graph.name!r} without a checkpoint", None, self.limit)
         else:
@@ -47,12 +49,14 @@ class Call:
         return Started(channel, task, hold)
 
     async def _taken(self, checkpoint: Checkpoint, owner: str) -> Hold:
+        loop, grace = asyncio.get_running_loop(), self.request.grace_seconds
+        end = loop.time() + grace
         try:
-            return await checkpoint.take_hold(owner, grace=self.request.grace_seconds)
+            return await checkpoint.take_hold(owner, grace=grace)
         except CheckpointInUseError:
             # Its caller may have been cancelled just now, and learns of it in the next turn of the loop.
             await asyncio.sleep(0)
-            return await checkpoint.take_hold(owner, grace=self.request.grace_seconds)
+            return await checkpoint.take_hold(owner, grace=end - loop.time())
 
 
 class Started:
@@ -62,7 +66,7 @@ class Started:
         self.channel = channel
         self.task = task
         self._hold = hold
-        task.add_done_callback(lambda _: _end(channel, hold))
+        UNDER_WAY.keep(task, lambda: _end(channel, hold))
 
     def cancel(self) -> None:
         """Ask the run to end; its handlers are cancelled and may clean up."""

@@ -27,9 +27,10 @@ class WorkflowRunResult(list[WorkflowEvent[Any]]):
     def __init__(
         self, events: Iterable[WorkflowEvent[Any]], finished: Finished, *, include_status_events: bool = False
     ) -> None:
-        told = list(events)
-        self._timeline = [event for event in told if event.type == "status"]
-        super().__init__(event for event in told if include_status_events or event.type != "status")
+        self._told = list(events)
+        super().__init__(
+            self._told if include_status_events else [event for event in self._told if event.type != "status"]
+        )
         self._finished = finished
 
     def __repr__(self) -> str:
@@ -78,4 +79,4 @@ class WorkflowRunResult(list[WorkflowEvent[Any]]):
 
     def status_timeline(self) -> list[WorkflowEvent[Any]]:
         """Return the status events of this call."""
-        return list(self._timeline)
+        return [event for event in self._told if event.type == "status"]

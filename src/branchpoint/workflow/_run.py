@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from branchpoint.engine import ended
 from branchpoint.errors import InvalidCallError
 from branchpoint.events import WorkflowEvent
 from branchpoint.workflow._call import Call, Started
 from branchpoint.workflow._result import WorkflowRunResult
+from branchpoint.workflow._underway import UNDER_WAY
 
 __all__ = ["STREAM_BUFFER", "PendingRun", "WorkflowRunStream"]
 
@@ -84,19 +86,23 @@ class PendingRun(Coroutine[Any, Any, WorkflowRunResult]):
                 await started.stop()
             raise
         finished = started.task.result()
-        events: list[WorkflowEvent[Any]] = []
-        while (event := await started.channel.get()) is not None:
-            events.append(event)
-        return WorkflowRunResult(events, finished, include_status_events=self._include_status_events)
+        return WorkflowRunResult(
+            started.channel.take(), finished, include_status_events=self._include_status_events
+        )
 
 
 class WorkflowRunStream:
     """The events of one run, as they come.
 
     Nothing starts before the first iteration or `get_final_response()`. The run may be ahead of its
-    reader by a bounded number of events and then waits. A reader that leaves its loop early, drops
-    the stream or is cancelled ends the run: its handlers are cancelled, the checkpoint is free and
-    its head is the last boundary.
+    reader by a bounded number of events and then waits.
+
+    A reader that stops early ends the run: by leaving its loop (`break`, `return`, an exception), by
+    being cancelled, or by dropping the stream. This holds also while the stream object itself is kept:
+    an iterator that is dropped, as `anext(aiter(stream))` drops one, takes the run with it; keep the
+    iterator to read on later. Handlers are then cancelled and may clean up for the grace period, the
+    checkpoint is free, its head is the last boundary, and `get_final_response()` raises
+    `asyncio.CancelledError`. `run(checkpoint=...)` goes on from there, and waits for the clean-up.
 
     Example:
         ```python
@@ -137,15 +143,31 @@ class WorkflowRunStream:
         )
 
     async def cancel(self) -> None:
-        """End the run, from any task; returns when it has cleaned up and the checkpoint is free."""
+        """End the run, from any task; returns when it has cleaned up and the checkpoint is free.
+
+        Raises:
+            asyncio.CancelledError: The caller's own cancellation, once the run has cleaned up all the same.
+        """
         self._cancelled = True
         starting = self._starting
         if starting is None:
             return
-        starting.cancel()
-        await asyncio.wait({starting})
-        if not starting.cancelled() and starting.exception() is None:
-            await starting.result().stop()
+        _end_start(starting)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            await ended(starting)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        try:
+            if not starting.cancelled() and starting.exception() is None:
+                try:
+                    await starting.result().stop()
+                except asyncio.CancelledError as error:
+                    cancelled = cancelled or error
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            del cancelled  # it holds this frame, which would hold it
 
     async def _start(self) -> Started:
         """Start the run at the first call; every reader gets the same run, or the same refusal."""
@@ -153,6 +175,7 @@ class WorkflowRunStream:
             if self._cancelled:
                 raise asyncio.CancelledError("the stream was cancelled before it started")
             self._starting = asyncio.get_running_loop().create_task(self._call.start())
+            UNDER_WAY.keep(self._starting, lambda: None)
         if not self._starting.done():
             try:
                 await asyncio.wait({self._starting})
@@ -188,12 +211,25 @@ class WorkflowRunStream:
                 starting.result().leave()
             return
         try:
-            starting.get_loop().call_soon_threadsafe(starting.cancel)
+            starting.get_loop().call_soon_threadsafe(_end_start, starting)
         except RuntimeError:
             pass  # the loop is closed, and the run with it
 
     def __del__(self) -> None:
         self._leave()
+
+
+def _end_start(starting: asyncio.Task[Started]) -> None:
+    starting.cancel()
+    if starting.done():  # it came to its end before the cancellation did
+        _end_started(starting)
+    else:
+        starting.add_done_callback(_end_started)
+
+
+def _end_started(starting: asyncio.Task[Started]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().cancel()
 
 
 class _Reader(AsyncIterator[WorkflowEvent[Any]]):

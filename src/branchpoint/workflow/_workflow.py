@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, overload
+from typing import Any, Literal, Union, overload
 
 import msgspec
 
 from branchpoint.checkpoint import Checkpoint, CheckpointStorage
-from branchpoint.codec import from_json, json_schema
+from branchpoint.codec import from_json, json_schema, type_expression
 from branchpoint.engine import ABSENT, RunRequest
-from branchpoint.errors import InvalidCallError
+from branchpoint.errors import BranchpointError, InvalidCallError, UnsupportedValueError
 from branchpoint.graph import Executor, Graph, describe
 from branchpoint.workflow._call import Call
 from branchpoint.workflow._run import STREAM_BUFFER, PendingRun, WorkflowRunStream
@@ -120,23 +120,30 @@ class Workflow:
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """JSON schema of the outputs."""
-        return _schema(self.output_types)
+        """JSON schema of the outputs: of anything, where a handler does not say what it yields."""
+        declared: list[tuple[Any, ...] | None] = []
+        for executor in self.get_output_executors():
+            declared += [spec.workflow_output_types for spec in executor.handlers]
+            declared += [spec.workflow_output_types for spec in executor.response_handlers]
+        types = [Any] if None in declared else self.output_types
+        return _schema(types) if types else {"not": {}}  # a yield of anything would be refused
 
     def parse_input(self, value: Any) -> Any:
         """Turn plain JSON into an input of the first accepted type it fits.
 
         Raises:
-            UnsupportedValueError: It fits none; the message names the types.
+            UnsupportedValueError: It fits none; the message names the types, and why it fits none of them.
         """
-        failure: Exception | None = None
+        reasons: list[str] = []
         for tp in self.input_types:
             try:
                 return from_json(value, tp)
-            except Exception as error:
-                failure = failure or error
-        assert failure is not None
-        raise failure
+            except BranchpointError as error:
+                reasons.append(f"{type_expression(tp)} ({error})")
+        raise UnsupportedValueError(
+            f"The value fits no input of workflow {self.name!r}, whose start executor "
+            f"{self._graph.start_id!r} accepts {'; '.join(reasons)}"
+        )
 
     # What it does.
 
@@ -286,5 +293,5 @@ class Workflow:
 
 
 def _schema(types: list[Any]) -> dict[str, Any]:
-    schemas = [json_schema(tp) for tp in types]
-    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    # As one union, so that the definitions all stand where the references look for them.
+    return json_schema(Union[tuple(types)])  # noqa: UP007 - made of a list

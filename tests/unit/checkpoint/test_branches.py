@@ -33,6 +33,7 @@ from branchpoint.errors import (
     SnapshotNotLoadedError,
     StorageError,
 )
+from branchpoint.graph import explain_difference
 from tests.states import DELIVERY, earlier_input, make_state, output, request
 from tests.unit.checkpoint.doubles import SIGNATURE, Faults, TinyStorage, new_checkpoint
 
@@ -149,6 +150,17 @@ async def test_prune_keeps_the_heads_and_the_lineage_readable(storage: TinyStora
     await cp.prune(keep=lambda found: found.superstep == 4)
     assert [found.superstep for found in cp.snapshots] == [4, 10]
     assert [found.superstep for found in cp.ancestors(s4.snapshot_id)] == [4]
+
+
+@pytest.mark.parametrize("keep", [None, 5, "an-id"])
+async def test_what_to_keep_is_ids_or_a_function(keep: Any) -> None:
+    cp = new_checkpoint()
+    await chain(cp, 2)
+    with pytest.raises(
+        InvalidCallError, match=rf"collection of snapshot ids .* not one {type(keep).__name__}"
+    ):
+        await cp.prune(keep=keep)
+    assert len(cp.snapshots) == 2 and cp.in_use_by is None
 
 
 async def test_a_prune_that_cannot_be_done_removes_nothing() -> None:
@@ -552,6 +564,22 @@ async def test_r36_another_graph_is_refused_and_the_difference_told() -> None:
     with pytest.raises(GraphMismatchError, match="was named 'count' and is named 'other'"):
         cp.verify_graph(**{**good, "workflow_name": "other"})
     assert len(cp.snapshots) == 1
+
+
+@pytest.mark.parametrize("executors", [{"a": {"type": "shop.A"}}, 5])
+async def test_r36_another_name_is_told_once(executors: Any) -> None:
+    """Also where the stored signature cannot be explained."""
+    signature = {"name": "count", "start": "a", "executors": {"a": {"type": "shop.A"}}, "edges": []}
+    stored = {**signature, "executors": executors}
+    cp = Checkpoint.create(workflow_name="count", graph_signature_hash="sig-1", signature=stored)
+    with pytest.raises(GraphMismatchError) as caught:
+        cp.verify_graph(
+            workflow_name="other",
+            graph_signature_hash="sig-2",
+            signature={**signature, "name": "other"},
+            explain=explain_difference,
+        )
+    assert str(caught.value).count("'other'") == 1
 
 
 async def test_check_head_tells_every_other_writer() -> None:

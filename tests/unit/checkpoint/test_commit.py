@@ -18,7 +18,7 @@ from branchpoint.errors import (
     StorageError,
     UnregisteredTypeError,
 )
-from tests.states import DELIVERY, make_state, output, request
+from tests.states import DELIVERY, earlier_input, make_state, output, request
 from tests.unit.checkpoint.doubles import Faults, TinyStorage, new_checkpoint
 
 
@@ -185,6 +185,10 @@ async def test_an_edit_says_for_itself_what_its_manifest_says(cp: Checkpoint) ->
         ),
         ({"earlier": [{}]}, r"messages.input.earlier\[0\].input_id is missing"),
         (
+            {"earlier": [earlier_input("in-0", 2)]},
+            r"messages.input.earlier\[0\].turn is 2, but only 1 turns began",
+        ),
+        (
             {"deliveries": [{**DELIVERY, "request_id": "r"}]},
             r"messages.pending.deliveries\[0\].kind is missing",
         ),
@@ -199,6 +203,13 @@ async def test_an_edit_of_another_shape_is_refused_by_path_and_changes_nothing(
     with pytest.raises(InvalidCallError, match=says):
         await cp.commit_snapshot(make_state(2, **more))
     assert seen(cp) == before
+
+
+async def test_an_edit_cannot_go_back_to_before_the_turn_of_its_input(cp: Checkpoint) -> None:
+    state = make_state(2, turn=2)
+    state["workflow_state"]["turn"] = 1
+    with pytest.raises(InvalidCallError, match=r"messages\.input\.turn is 2, but only 1 turns began"):
+        await cp.commit_snapshot(state)
 
 
 async def test_a_state_that_its_maker_vouches_for_is_not_looked_into(cp: Checkpoint) -> None:

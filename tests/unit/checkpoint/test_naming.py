@@ -23,7 +23,7 @@ from branchpoint.errors import (
     UnknownVersionError,
     UnregisteredTypeError,
 )
-from tests.states import make_state, output, request
+from tests.states import commit_superstep, make_state, output, request
 from tests.unit.checkpoint.doubles import TinyStorage, new_checkpoint
 
 FORMATS: list[Format] = ["json", "msgpack"]
@@ -48,7 +48,7 @@ async def stored(form: Format, count: int = 3) -> tuple[TinyStorage, list[Manife
             make_state(
                 n,
                 shared={"log": [f"{n} {k} " + "x" * 300 for k in range(20)]},
-                output=[output("o", f"{n}" * 300)],
+                output=[output("o", f"{n}" * 300, superstep=n)],
             )
         )
     return storage, [one.manifest for one in checkpoint.snapshots]
@@ -133,9 +133,8 @@ async def test_every_way_of_reading_names_the_snapshot(form: Format) -> None:
     storage = TinyStorage(form)
     with codec.isolated_registry():
         codec.register_state_type(Order, type_id="shop.order")
-        await new_checkpoint(storage, "run-1").commit_snapshot(
-            make_state(1, output=[output("o", Order(1))], requests={"r": request(Order(2))})
-        )
+        made = make_state(1, output=[output("o", Order(1))], requests={"r": request(Order(2))})
+        await commit_superstep(new_checkpoint(storage, "run-1"), made)
     loaded = await storage.load("run-1")
     (head,) = loaded.snapshots
     for read in (

@@ -9,7 +9,7 @@ import pytest
 from branchpoint import codec
 from branchpoint.checkpoint import Checkpoint
 from branchpoint.errors import InvalidCallError, UnregisteredTypeError
-from tests.states import DELIVERY, earlier_input, make_state, output, request
+from tests.states import DELIVERY, commit_superstep, earlier_input, make_state, output, request
 from tests.unit.checkpoint.doubles import TinyStorage, new_checkpoint
 
 
@@ -28,12 +28,13 @@ async def test_a_new_checkpoint_has_nothing_to_say(cp: Checkpoint) -> None:
 
 
 async def test_open_requests_are_read_in_their_order(cp: Checkpoint) -> None:
-    requests = {"r2": request("why?"), "r1": request(["x" * 2000], path=["child", "inner"])}
+    requests = {"r2": request("why?", superstep=1), "r1": request(["x" * 2000], path=["child", "inner"])}
     snapshot = await cp.commit_snapshot(make_state(1, requests=requests))
     first, second = cp.pending_requests
     assert (first.request_id, second.request_id) == ("r2", "r1")
     assert first.data == first.plain_data == "why?"
     assert (first.source_executor_id, first.path, first.input_id) == ("ask", (), "in-1")
+    assert (first.superstep, second.superstep) == (1, 0)
     assert (first.request_type, first.response_type, first.response_schema) == (
         "str",
         "int",
@@ -98,14 +99,16 @@ async def test_no_type_needs_to_be_registered_until_its_value_is_read(cp: Checkp
 
 async def test_events_are_told_again_from_the_snapshots(cp: Checkpoint) -> None:
     s0 = await cp.commit_snapshot(make_state(0, deliveries=[DELIVERY]))
-    s1 = await cp.commit_snapshot(make_state(1, deliveries=[DELIVERY], output=[output("a", "A")]))
-    paused = make_state(2, output=[output("a", "A"), output("b", "B", kind="intermediate")])
-    paused["messages"]["pending"]["requests"] = {"r": request("why?", path=["child"])}
-    s2 = await cp.commit_snapshot(paused)
+    s1 = await commit_superstep(cp, make_state(1, deliveries=[DELIVERY], output=[output("a", "A")]))
+    paused = make_state(2, output=[output("a", "A"), output("b", "B", superstep=2, kind="intermediate")])
+    paused["messages"]["pending"]["requests"] = {"r": request("why?", path=["child"], superstep=2)}
+    s2 = await commit_superstep(cp, paused)
     events = cp.events()
     assert [(event.type, event.snapshot_id) for event in events] == [
+        ("executor_completed", s1.snapshot_id),
         ("output", s1.snapshot_id),
         ("superstep_completed", s1.snapshot_id),
+        ("executor_completed", s2.snapshot_id),
         ("intermediate", s2.snapshot_id),
         ("request_info", s2.snapshot_id),
         ("superstep_completed", s2.snapshot_id),
@@ -114,9 +117,9 @@ async def test_events_are_told_again_from_the_snapshots(cp: Checkpoint) -> None:
     assert all(
         event.durable and event.checkpoint_id == "run-1" and event.input_id == "in-1" for event in events
     )
-    assert [event.data for event in events[:4]] == ["A", None, "B", "why?"]
-    assert events[3].path == ("child",)
-    assert events[3].event_id == f"{s2.snapshot_id}/1"
+    assert [event.data for event in events[1:6]] == ["A", None, None, "B", "why?"]
+    assert events[5].path == ("child",)
+    assert events[5].event_id == f"{s2.snapshot_id}/2"
     for index, event in enumerate(events):
         assert cp.events(after=event.event_id) == events[index + 1 :]
     assert cp.events(input_id="in-9") == []
@@ -124,7 +127,10 @@ async def test_events_are_told_again_from_the_snapshots(cp: Checkpoint) -> None:
     for wrong in ("nope", f"{s2.snapshot_id}/x", f"{s2.snapshot_id}", "/"):
         with pytest.raises(InvalidCallError, match="not the id of an event"):
             cp.events(after=wrong)
+    for no_text in (5, b"x/0", ["x/0"], events[0]):
+        with pytest.raises(InvalidCallError, match="after is the `event_id` of an event, a text, not"):
+            cp.events(after=no_text)  # type: ignore[arg-type]
     cp.restart_from(s1.snapshot_id)
-    assert cp.events() == events[:2]
+    assert cp.events() == events[:3]
     fork = await cp.fork(s2.snapshot_id)
     assert [event.type for event in fork.events()] == ["status"]

@@ -91,7 +91,8 @@ def test_a_state_of_encoded_leaves_writes_only_what_moved(format: Format) -> Non
     state = {"executor_states": executors, "messages": {"pending": {}}}
     root, memo = encode_state(state, format=format)
     known = new_parts(root, ())
-    executors["e77"]["history"] = encode(["y" * 300], format=format)[0]
+    executors = {**executors, "e77": {"history": encode(["y" * 300], format=format)[0]}}
+    state = {"executor_states": executors, "messages": {"pending": {}}}
     changed, memo = encode_state(state, format=format, memo=memo)
     assert changed.digest == encode_state(state, format=format)[0].digest
     assert sum(map(len, new_parts(changed, known).values())) < 1500

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from branchpoint.codec import Format, decode, encode, isolated_registry, register_state_type
-from branchpoint.errors import CorruptCheckpointError, DefinitionError, UnsupportedValueError
+from branchpoint.errors import (
+    CorruptCheckpointError,
+    DefinitionError,
+    UnknownVersionError,
+    UnsupportedValueError,
+)
 
 BOTH = pytest.mark.parametrize("format", ["json", "msgpack"])
 LONE = "\ud800"
@@ -108,7 +113,47 @@ def test_an_upgrade_that_fails_is_told_as_the_upgrade() -> None:
 
     register_state_type(Note, type_id="test.note", version=3, upgrades={2: upgrade})
     with pytest.raises(
-        CorruptCheckpointError, match=r"at p .*upgrade of 'test\.note' from version 2 to 3 .*KeyError"
+        UnknownVersionError, match=r"at p .*upgrade of 'test\.note' from version 2 to 3 .*KeyError"
     ) as caught:
         decode(b'{"$":"test.note","v":{"text":1}}', {}, format="json", path="p")
     assert "decoder" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("junk", "told"),
+    [
+        (None, "NoneType, and .*dict of its fields"),
+        ([], "list, and .*dict of its fields"),
+        (Note("x"), r"Note, and .*dict of its fields"),
+        ({}, "dict, and .*Note does not take that: its field 'text' is required"),
+        ({"text": 1, "rest": 2}, "dict, and .*Note does not take that: it has no field 'rest'"),
+        ({1: 2}, "dict, and .*Note does not take that: it has no field 1"),
+    ],
+)
+def test_an_upgrade_that_returns_junk_is_told_as_the_upgrade(junk: Any, told: str) -> None:
+    """What was stored is as good as before, so it is not called corrupt."""
+    register_state_type(Note, type_id="test.note", version=4, upgrades={1: dict, 2: lambda payload: junk})
+    with pytest.raises(
+        UnknownVersionError,
+        match=rf"at p .*upgrade of 'test\.note' from version 2 to 3 has to be mended: it returned .*{told}",
+    ):
+        decode(b'{"$":"test.note","v":{"text":1}}', {}, format="json", path="p")
+
+
+def test_an_upgrade_of_a_custom_codec_that_returns_junk_is_told_as_the_upgrade() -> None:
+    def decoder(payload: Any) -> Any:
+        return Wrapped(payload["value"])
+
+    register_state_type(
+        Wrapped,
+        type_id="test.wrapped",
+        encoder=lambda one: {"value": one.value},
+        decoder=decoder,
+        version=2,
+        upgrades={1: lambda payload: 7},
+    )
+    with pytest.raises(
+        UnknownVersionError, match=r"from version 1 to 2 has .* int, and the decoder"
+    ) as caught:
+        decode(b'{"$":"test.wrapped","v":{}}', {}, format="json")
+    assert isinstance(caught.value.__cause__, TypeError)

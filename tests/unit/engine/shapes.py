@@ -92,6 +92,7 @@ def asked(request_id: str, executor_id: str, data: Any = "really?", response_typ
         "source_executor_id": executor_id,
         "path": [],
         "input_id": "in-1",
+        "superstep": 1,
         "request_type": "str",
         "response_type": response_type,
         "response_schema": None,

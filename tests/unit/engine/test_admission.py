@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
+import threading
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from branchpoint.codec import register_state_type
+from branchpoint.codec import digest, encode, register_state_type
 from branchpoint.engine import ABSENT, RunRequest
 from branchpoint.engine._admission import Admission, Answer, Begin, Report, Resume, admit, payload_digest
+from branchpoint.engine._cell import Cell
 from branchpoint.engine._routing import Routed
 from branchpoint.engine._state import Delivery, RunState
 from branchpoint.engine._transitions import accept_answers, accept_message, finish_superstep, settle_status
@@ -23,6 +26,7 @@ from branchpoint.errors import (
     PendingRequestsError,
     UnfinishedWorkError,
     UnknownRequestError,
+    UnregisteredTypeError,
 )
 from branchpoint.graph import EdgeGroup, Executor, Graph, WorkflowContext, handler, response_handler
 from tests.unit.engine.shapes import Anything, Asker, Text, asked, graph_of, share_of, state_of
@@ -37,6 +41,14 @@ class Verdict:
 
     ok: bool
     note: str = ""
+
+
+@register_state_type("test_admission.parcel")
+@dataclass
+class Parcel:
+    """A message that holds a dict."""
+
+    items: Any
 
 
 @register_state_type("test_admission.colour")
@@ -389,6 +401,59 @@ def test_an_equal_payload_is_the_same_whatever_the_order_of_its_keys() -> None:
     assert payload_digest("message", {"a": 1}) != payload_digest("message", {"a": 1.0})
 
 
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("first", "again", "other"),
+    [
+        ({1: 2, 3: 4}, {3: 4, 1: 2}, {1: 2, 3: 5}),
+        (Counter(a=1, b=2), Counter(b=2, a=1), Counter(a=2, b=1)),
+        (defaultdict(int, a=1, b=2), defaultdict(int, b=2, a=1), defaultdict(int, a=1)),
+        (Parcel({"b": 1, "a": 2}), Parcel({"a": 2, "b": 1}), Parcel(OrderedDict(a=2, b=1))),
+        (OrderedDict(a=1, b=2), OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)),
+        (deque([{"b": 1, "a": 2}]), deque([{"a": 2, "b": 1}]), deque([{"a": 2}, {"b": 1}])),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_delivery_with_an_equal_payload_is_the_same_one(
+    first: Any, again: Any, other: Any, later: bool
+) -> None:
+    state = state_of(graph_of([Anything(id="a")]))
+    accept_message(state, first, "in-1")
+    if later:
+        accept_message(state, "next", "in-2")
+    assert first == again
+    meant = Report("in-1") if later else Resume()
+    assert admit(state, RunRequest(message=again, input_id="in-1"), WHERE) == meant
+    with pytest.raises(InputMismatchError):
+        admit(state, RunRequest(message=other, input_id="in-1"), WHERE)
+
+
+@pytest.mark.parametrize(
+    "payload", [{3: 4, 1: 2}, Parcel({"b": 1, "a": 2}), {"k": [Counter(b=1, a=2)]}, {"b": 1, "a": (2,)}]
+)
+def test_a_digest_stored_when_the_order_still_counted_is_known_again(payload: Any) -> None:
+    """Then dicts in plain containers had no order, and all others that of the delivery."""
+    plain = {"a": (2,), "b": 1} if payload == {"b": 1, "a": (2,)} else payload
+    stored = digest(encode(["message", plain], format="json")[0].data)
+    state = state_of(graph_of([Anything(id="a")]))
+    accept_message(state, payload, "in-1")
+    accept_message(state, "next", "in-2")
+    record = {"input_id": "in-1", "turn": 1, "digest": stored, "superstep": 0}
+    state.earlier = [Cell("messages.input.earlier[0]", 4, live=record)]
+    assert admit(state, RunRequest(message=payload, input_id="in-1"), WHERE) == Report("in-1")
+    with pytest.raises(InputMismatchError):
+        admit(state, RunRequest(message=[payload], input_id="in-1"), WHERE)
+
+
+def test_r42_a_payload_that_cannot_be_kept_is_told_by_its_path_in_the_state() -> None:
+    state = paused("r1")
+    accept_answers(state, {"r1": "yes"}, "in-2")
+    with pytest.raises(UnregisteredTypeError, match=r"at messages\.input\.value\.r1 cannot be kept"):
+        admit(state, RunRequest(responses={"r1": threading.Lock()}, input_id="in-2"), WHERE)
+    with pytest.raises(UnregisteredTypeError, match=r"at messages\.input\.value\[1\] cannot be kept"):
+        payload_digest("message", ["a", threading.Lock()])
+
+
 # What the arguments alone say.
 
 
@@ -406,8 +471,14 @@ def test_an_equal_payload_is_the_same_whatever_the_order_of_its_keys() -> None:
         ({"message": "m", "max_supersteps": True}, "got True"),
         ({"message": "m", "max_supersteps": 1.0}, "got 1.0"),
         ({"responses": [("r1", 1)]}, "responses is a mapping"),
-        ({"message": "m", "input_id": 7}, "input_id is a text"),
-        ({"message": "m", "input_id": ""}, "input_id is a text that is not empty"),
+        ({"message": "m", "input_id": 7}, "input_id is text, not int"),
+        ({"message": "m", "input_id": ""}, "input_id is not empty text"),
+        (
+            {"message": "m", "input_id": "a\ud83d"},
+            r"no half of a surrogate pair; this one has U\+D83D at .* 1",
+        ),
+        ({"message": "m", "input_id": "a\nb"}, "input_id holds no control character"),
+        ({"message": "m", "input_id": "x" * 513}, "input_id has at most 512 characters and this one has 513"),
         ({"message": "m", "metadata": {"boundary": "x"}}, '"boundary"'),
         ({"message": "m", "metadata": {"a": object()}}, "plain JSON"),
         ({"message": "m", "metadata": {"a": (1, 2)}}, "plain JSON"),
@@ -425,6 +496,8 @@ def test_arguments_at_their_bounds_are_accepted() -> None:
     request = RunRequest(message="m", max_supersteps=0, metadata={"a": "x" * (16_384 - 8)})
     assert request.max_supersteps == 0
     assert RunRequest().message is ABSENT
+    for input_id in ("x" * 512, " ", "a/b\u2028"):
+        assert RunRequest(message="m", input_id=input_id).input_id == input_id
     plain = {"a": [1, None, {"b": 1.5}]}
     assert RunRequest(message=None, metadata=plain).metadata == plain
 

@@ -6,14 +6,17 @@ Nothing here needs an event loop: a condition that does not wait can be asked wi
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from branchpoint.engine._routing import Ended, Routed, find_ways, route
 from branchpoint.engine._share import Sent
-from branchpoint.errors import UndeliverableMessageError
+from branchpoint.errors import HandlerError, UndeliverableMessageError
 from branchpoint.graph import EdgeGroup, Executor, Graph, SwitchBranch, WorkflowContext, handler
 from tests.unit.engine.shapes import Anything, Number, Text, Texts, at_once, graph_of, share_of, state_of
 
@@ -140,6 +143,66 @@ def test_conditions_see_one_copy_that_is_not_what_is_delivered() -> None:
     assert seen[0]["k"] is not value["k"]
     assert delivery.value is value
     assert delivery.targets == ("b", "c")
+
+
+@dataclass
+class Order:
+    lines: list[str]
+
+
+def _touch(order: Any) -> bool:
+    order.lines.append("x")
+    return True
+
+
+async def _touch_later(order: Any) -> bool:
+    return _touch(order)
+
+
+def _touch_and_pick(order: Any, targets: list[str]) -> list[str]:
+    _touch(order)
+    return targets
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EdgeGroup.single("a", "b", _touch),
+        lambda: EdgeGroup.single("a", "b", _touch_later),
+        lambda: switch(("c", lambda order: not _touch(order)), ("b", None)),
+        lambda: selection(_touch_and_pick, "b", "c"),
+    ],
+    ids=["sync", "async", "switch", "selection"],
+)
+def test_a_condition_that_changes_its_message_is_told_by_edge_group_and_executor(
+    make: Callable[[], EdgeGroup],
+) -> None:
+    """Its siblings would be asked about something else than is delivered, in silence."""
+    first, group = EdgeGroup.single("a", "c", lambda order: order.lines == ["a"]), make()
+    groups = [first, group, EdgeGroup.single("a", "d", never)]
+    graph = graph_of(of(Anything(id="b"), Anything(id="c"), Anything(id="d")), groups)
+    order = Order(["a"])
+    with pytest.raises(HandlerError, match=rf"{re.escape(group.id)} changed the Order .* executor 'a'"):
+        routed(graph, ("a", order))
+    assert order == Order(["a"])
+
+
+def test_a_condition_may_look_at_everything_in_a_message() -> None:
+    """Also where looking fills what is derived, and where the message is of a type nobody registered."""
+
+    class Basket:
+        def __init__(self) -> None:
+            self.items = {"a": [1, 2]}
+
+        @functools.cached_property
+        def total(self) -> int:
+            return sum(self.items["a"])
+
+    def look(basket: Any) -> bool:
+        return bool(basket.total == 3 and sorted(basket.items) == ["a"] and repr(basket) and hash(basket))
+
+    graph = graph_of(of(Anything(id="b")), [EdgeGroup.single("a", "b", look)])
+    assert len(routed(graph, ("a", Basket())).deliveries) == 1
 
 
 # Fan-out.

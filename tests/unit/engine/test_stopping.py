@@ -237,8 +237,9 @@ def superstep(executors: Sequence[Executor], grace: float) -> tuple[Superstep, C
     graph = graph_of(executors)
     state = state_of(graph, deliveries=[Delivery("x", (), tuple(graph.executors))])
     channel = Channel("a run", None)
-    origin = Origin("run", "parent", "in-1", {}, False)
-    return Superstep(state, {}, origin, channel, RunRequest(message="x", grace_seconds=grace)), channel
+    origin = Origin("run", "parent", 1, "in-1", {}, False)
+    request = RunRequest(message="x", grace_seconds=grace)
+    return Superstep(state, {}, origin, channel, request, asyncio.get_running_loop()), channel
 
 
 async def warnings_of(channel: Channel) -> list[tuple[str | None, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from branchpoint.codec import decode_state, encode_state, new_parts
 from branchpoint.engine._admission import payload_digest
 from branchpoint.engine._cell import Cell
 from branchpoint.engine._routing import Routed
@@ -238,6 +239,17 @@ def test_a_completed_turn_drops_half_filled_joins_and_says_who_had_sent() -> Non
     assert incomplete_joins(state) == []
 
 
+def test_a_message_finds_nothing_at_a_join_of_the_turn_before() -> None:
+    """Whatever ended that turn: an edit may have."""
+    kept, dropped = EdgeGroup.fan_in(["a", "b"], "j", keep=True), EdgeGroup.fan_in(["b", "c"], "k")
+    executors = [Anything(id="a"), Anything(id="b"), Anything(id="c"), Texts(id="j"), Texts(id="k")]
+    state = state_of(graph_of(executors, [kept, dropped]))
+    assert accept_message(state, "one", "in-1") == []
+    state.buffers = {group.id: {"b": [Cell("p", 5, live="x")]} for group in (kept, dropped)}
+    assert accept_message(state, "two", "in-2") == [(dropped.id, ["b"])]
+    assert list(state.export()["edge_states"]) == [kept.id]
+
+
 # What a snapshot holds.
 
 
@@ -260,10 +272,13 @@ def test_the_exported_state_has_exactly_the_four_buckets_and_the_three_kinds_of_
         "cursor": {"input_iteration": 0},
     }
     assert list(exported["messages"]) == ["input", "pending", "output"]
-    assert exported["messages"]["pending"]["deliveries"] == [
+    root, _ = encode_state(exported, format="json")
+    stored = decode_state(root.digest, new_parts(root, ()), format="json")
+    assert list(stored["messages"]["pending"]["requests"]) == ["r1"]
+    assert stored["messages"]["pending"]["deliveries"] == [
         {"value": "on", "sources": ["b"], "targets": ["c"]}
     ]
-    assert list(exported["messages"]["pending"]["requests"]) == ["r1"]
+    assert [made["value"] for made in stored["messages"]["output"]] == ["out"]
     assert list(exported["edge_states"]) == ["fan_in:b,c->j"]
     assert state_of(graph()).export()["messages"]["input"] == {}
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from branchpoint.codec import fingerprint
+from branchpoint.codec import encode, fingerprint
 from branchpoint.engine._views import ListView, MappingView, view
+from branchpoint.errors import UnsupportedValueError
 
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, "text", b"bytes", True])
@@ -106,6 +109,38 @@ def test_what_has_no_view_is_copied(value: Any) -> None:
     assert seen == value
     assert seen is not value
     assert type(seen) is type(value)
+
+
+@dataclass
+class Item:
+    name: str
+    tags: list[str]
+
+
+def test_a_record_in_a_view_is_a_copy_at_each_look() -> None:
+    """It is no container, so it cannot be a view; what is stored stays out of reach all the same."""
+    stored = [Item("a", ["x"]), {"deep": Item("b", [])}]
+    before = fingerprint(stored)
+    seen = view(stored)
+    seen[0].name = "changed"
+    seen[0].tags.append("changed")
+    seen[1]["deep"].tags.append("changed")
+    for item in seen[:1]:
+        item.tags.append("changed")
+    assert fingerprint(stored) == before
+    assert seen[0] == Item("a", ["x"])
+
+
+@pytest.mark.parametrize("value", [[1], (1,), {"k": [1]}], ids=repr)
+def test_a_view_cannot_be_kept_and_says_what_can(value: Any) -> None:
+    for kept in (view(value), [{"in": view(value)}]):
+        with pytest.raises(
+            UnsupportedValueError, match=r"without copy=False, or keep copy\.deepcopy"
+        ) as caught:
+            encode(kept, format="json", path="executor_states.a.kept")
+        assert "executor_states.a.kept" in str(caught.value)
+        assert "register" not in str(caught.value)
+        encode(copy.deepcopy(kept), format="json")
 
 
 def test_a_view_follows_nothing_but_what_is_stored() -> None:

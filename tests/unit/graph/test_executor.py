@@ -47,9 +47,11 @@ def test_id_and_type() -> None:
     assert repr(plain) == "Reviewer(id='r')"
 
 
-@pytest.mark.parametrize("id", ["", None, 3])
+@pytest.mark.parametrize("id", ["", None, 3, "\ud800"])
 def test_the_id_is_a_text_that_is_not_empty(id: Any) -> None:
-    with pytest.raises(DefinitionError, match="Reviewer needs a non-empty text as id"):
+    with pytest.raises(
+        DefinitionError, match="Reviewer needs a non-empty text as id, without lone surrogates"
+    ):
         Reviewer(id)
 
 

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import types
+import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Never, Optional, Protocol, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Never,
+    NewType,
+    Optional,
+    Protocol,
+    TypeVar,
+    Union,
+)
 
 import pytest
+from typing_extensions import TypeAliasType
 
 from branchpoint.errors import DefinitionError
 from branchpoint.graph import (
@@ -305,6 +320,64 @@ def test_two_handlers_for_one_type_are_refused_by_name() -> None:
 
     with pytest.raises(DefinitionError, match=r"Two has two handlers for .*: 'first' and 'second'"):
         Two("t")
+
+
+UserId = NewType("UserId", str)
+Number = TypeAliasType("Number", int | float)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (str, UserId),
+        (Annotated[str, "a"], Annotated[str, "b"]),
+        (int | float, Number),
+        (int | float | str, Number | UserId),
+        (list[UserId], list[str]),
+        (dict[str, Number], dict[UserId, float | int]),
+        (list, typing.List),  # noqa: UP006 - the old name of it
+    ],
+)
+def test_two_names_of_one_type_are_two_handlers_for_it(one: Any, other: Any) -> None:
+    async def method(self: Any, message: Any, ctx: WorkflowContext) -> None: ...
+
+    async def asks(self: Any, message: bytes, ctx: WorkflowContext) -> None: ...
+
+    async def answer(self: Any, request: Any, response: Any, ctx: WorkflowContext) -> None: ...
+
+    for pair in ((one, other), (other, one)):
+        members = {f"h{n}": handler(input=tp)(_again(method)) for n, tp in enumerate(pair)}
+        with pytest.raises(DefinitionError, match=r"two handlers for .*: 'h0' and 'h1'; .* chance"):
+            type("Two", (Executor,), members)("t")
+        responses = {
+            f"r{n}": response_handler(request=str, response=tp)(_again(answer)) for n, tp in enumerate(pair)
+        }
+        with pytest.raises(DefinitionError, match=r"two response handlers for a str .*: 'r0' and 'r1'"):
+            type("Two", (Executor,), {"asks": handler(asks), **responses})("t")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (list, list[str]),
+        (list[int], list[str]),
+        (tuple, tuple[()]),
+        (tuple[int, int], tuple[int, ...]),
+        (bool, int),
+        (Literal["a"], Literal["b"]),
+        (int | None, int),
+        (object, Any),
+    ],
+)
+def test_types_that_differ_at_run_time_are_two(one: Any, other: Any) -> None:
+    async def method(self: Any, message: Any, ctx: WorkflowContext) -> None: ...
+
+    members = {f"h{n}": handler(input=tp)(_again(method)) for n, tp in enumerate((one, other))}
+    assert len(type("Two", (Executor,), members)("t").handlers) == 2
+
+
+def _again(method: Any) -> Any:
+    return types.FunctionType(method.__code__, method.__globals__, method.__name__)
 
 
 def test_two_response_handlers_for_one_pair_are_refused_by_name() -> None:

@@ -91,6 +91,7 @@ class Sized(Protocol):
 OrderId = NewType("OrderId", str)
 Alias = TypeAliasType("Alias", "int | str")
 RealAlias = TypeAliasType("RealAlias", Union[int, str])  # noqa: UP007
+Whole = TypeAliasType("Whole", int)
 
 
 YES = [
@@ -394,6 +395,11 @@ CHOICES = [
     ({"title": "a"}, (dict, Card), 1),
     (1, (Annotated[int, "m"],), 0),
     ("a", (OrderId,), 0),
+    # a type under another name stands where the type would
+    (1, (object, Whole), 1),
+    (True, (Whole, Any), 1),
+    ("a", (Any, OrderId), 1),
+    ("a", (object, RealAlias), 0),
     # bool goes to int only when nothing else takes it
     (True, (int, bool), 1),
     (True, (int, Any), 1),
@@ -459,6 +465,9 @@ RESPONSES = [
     (Order, bool, ((Order, int), (Order, Any)), 1),
     (Order, list[int], ((Order, list[str]), (Order, list[int])), 1),
     (Paid(), str, ((Paid, int), (Any, Any)), 1),
+    (Paid(), OrderId, ((Paid, object), (Paid, str)), 1),
+    (Paid(), str, ((Paid, object), (Paid, OrderId)), 1),
+    (Paid(), bool, ((Paid, Whole), (Paid, object)), 1),
     (Paid(), "x", ((Paid, int),), None),
     (Order(), 1, ((Paid, int),), None),
     (Order, int, ((Paid, int),), None),

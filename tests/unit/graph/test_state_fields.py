@@ -81,6 +81,29 @@ def test_a_mutable_default_is_copied_for_every_run() -> None:
     assert spawn(definition).items == [{"n": 0}]
 
 
+def test_r04_a_default_is_the_classs_own_from_its_declaration() -> None:
+    given = [{"n": 0}]
+
+    class Given(Executor):
+        items: list[dict[str, int]] = state(given)
+        cache: list[dict[str, int]] = scratch(given)
+
+        @handler
+        async def on_word(self, word: str, ctx: WorkflowContext) -> None: ...
+
+    given[0]["n"] = 1
+    run = spawn(definition_copy(Given("g")))
+    assert (run.items, run.cache) == ([{"n": 0}], [{"n": 0}])
+
+
+@pytest.mark.parametrize("declare", [state, scratch])
+def test_a_default_that_cannot_be_copied_is_refused(declare: Callable[..., Any]) -> None:
+    with pytest.raises(
+        DefinitionError, match=rf"default of {declare.__name__}\(\) cannot be copied .*factory="
+    ):
+        declare(n for n in ())
+
+
 def test_a_declared_field_cannot_be_deleted() -> None:
     with pytest.raises(
         ExecutorStateError, match=r"state field 'count' of executor 'tally' \(Tally\) cannot be"

@@ -26,6 +26,15 @@ def test_initial_values_are_never_shared() -> None:
         assert first is not given
 
 
+def test_r04_a_default_is_the_keys_own_from_its_declaration() -> None:
+    given = {"words": ["a"]}
+    key = StateKey("k", default=given)
+    given["words"].append("b")
+    assert key.initial() == {"words": ["a"]}
+    with pytest.raises(DefinitionError, match=r"default of state key 'k' cannot be copied .*generator"):
+        StateKey("k", default=(n for n in ()))
+
+
 def test_append_and_merge_start_empty_by_themselves() -> None:
     assert StateKey("k", reducer=append).initial() == []
     assert StateKey("k", reducer=merge).initial() == {}

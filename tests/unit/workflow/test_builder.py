@@ -321,6 +321,11 @@ def test_validation_runs_at_build() -> None:
         WorkflowBuilder(max_iterations=0, start_executor=a).build_graph()
 
 
+def test_a_description_is_a_text() -> None:
+    with pytest.raises(DefinitionError, match="description of a workflow is a text, got 5"):
+        WorkflowBuilder(description=5, start_executor=Text("a"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["", 3])
 def test_a_name_is_a_text(name: Any) -> None:
     with pytest.raises(DefinitionError, match="name of a workflow is a text"):

@@ -3,7 +3,7 @@
 #   make demo DOCS=some/folder     the document review, with a person in the loop
 #   make test                      all tests            (ARGS="-k word" is passed to pytest)
 #   make check                     linters, types, layers
-#   make bench                     benchmarks
+#   make bench                     benchmarks           (ARGS=--quick, or ARGS="--only growth")
 #   make soak                      all tests, the property tests for much longer
 #   make requirements              write the map from requirements to tests again
 #   make clean                     remove the environment and all caches
@@ -11,6 +11,8 @@
 VENV   ?= .venv
 ARGS   ?=
 DOCS   ?=
+# The cases of other engines that the benchmarks compare with; not part of this repository.
+PEERS  ?= ../shared/bench/peers
 # The first interpreter on the path that is new enough; `make PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
@@ -50,7 +52,7 @@ check: $(STAMP)
 	$(VENV)/bin/lint-imports --no-cache
 
 bench: $(STAMP)
-	@for file in benchmarks/[a-z]*.py; do echo; echo "== $$file"; $(RUN) $$file $(ARGS) || exit 1; done
+	$(RUN) benchmarks/bench.py --peers "$(PEERS)" $(ARGS)
 
 soak: $(STAMP)
 	HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(ARGS)
@@ -59,5 +61,5 @@ requirements: $(STAMP)
 	$(RUN) tests/architecture/requirements_map.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

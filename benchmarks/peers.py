@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, required=True, help="the folder of the comparison")
     parser.add_argument("--only", default=",".join(WORKLOADS))
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no W4 that copies everything")
-    parser.add_argument("--dir", type=Path, default=Path("stores"), help="where to store; a real disk")
+    parser.add_argument("--dir", type=Path, default=Path(".bench/stores"), help="where to store; a real disk")
     parser.add_argument("--out", type=Path, default=Path("peers.json"))
     parser.add_argument("--alone", choices=("W8", "W9"), help=argparse.SUPPRESS)
     options = parser.parse_args()

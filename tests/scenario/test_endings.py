@@ -445,6 +445,9 @@ ONE_SHOTS: list[tuple[Any, int]] = [
 ]
 
 
+SLACK = 8_000  # what the interpreter keeps at times; 150 of the smallest objects with a dict are more
+
+
 def _counted() -> Counter[str]:
     gc.collect()
     return Counter(type(one).__qualname__ for one in gc.get_objects())
@@ -475,7 +478,7 @@ async def test_so_many_one_shot_runs_leave_memory_flat(run: Any, count: int) -> 
     workflow = chain(Light(id="a"), name="light")
     left, grown = await growth(lambda: run(workflow), count)
     assert left == {}
-    assert grown < 20 * count, "each run keeps a few bytes: nothing has that size"
+    assert grown < max(20 * count, SLACK), "each run keeps a few bytes: nothing has that size"
 
 
 @pytest.mark.parametrize("ending", ["finish", "fail", "wait"])
@@ -495,7 +498,7 @@ async def test_so_many_runs_on_checkpoints_that_are_dropped_leave_memory_flat(
 
     left, grown = await growth(once_more, SOME)
     assert left == {}
-    assert grown < 20 * SOME
+    assert grown < max(20 * SOME, SLACK)
 
 
 def test_loops_that_come_and_go_leave_memory_flat() -> None:

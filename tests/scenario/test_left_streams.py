@@ -26,6 +26,20 @@ from tests.scenario.kit import (
 from tests.scenario.leaving import settled
 
 
+def waits_once(entered: asyncio.Event | threading.Event, ticks: Ticks) -> Any:
+    """What a handler does that waits for ever the first time, and says so when it cleans up."""
+
+    async def waits(text: str, ctx: Any) -> None:
+        if not entered.is_set():
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ticks("cleaned up")
+
+    return waits
+
+
 async def test_an_iterator_that_is_dropped_takes_the_run_with_it_and_one_that_is_kept_reads_on(
     place: Place, ticks: Ticks
 ) -> None:
@@ -48,15 +62,7 @@ async def test_an_iterator_that_is_dropped_takes_the_run_with_it_and_one_that_is
 async def test_a_generator_around_a_stream_ends_the_run_when_it_is_closed(place: Place, ticks: Ticks) -> None:
     entered = asyncio.Event()
 
-    async def waits(text: str, ctx: Any) -> None:
-        if not entered.is_set():
-            entered.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ticks("cleaned up")
-
-    workflow = chain(Scripted("a", ticks, waits, final=True))
+    workflow = chain(Scripted("a", ticks, waits_once(entered, ticks), final=True))
     checkpoint = place.create(workflow)
 
     async def lines() -> Any:
@@ -175,15 +181,7 @@ async def test_cancelling_again_after_the_end_or_from_many_tasks_is_fine(place: 
 def test_a_stream_may_be_dropped_in_another_thread_or_after_its_loop(ticks: Ticks) -> None:
     entered = threading.Event()
 
-    async def waits(text: str, ctx: Any) -> None:
-        if not entered.is_set():
-            entered.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ticks("cleaned up")
-
-    workflow = chain(Scripted("a", ticks, waits, final=True))
+    workflow = chain(Scripted("a", ticks, waits_once(entered, ticks), final=True))
     checkpoint = workflow.create_checkpoint()
     held: list[Any] = []
 

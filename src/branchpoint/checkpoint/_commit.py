@@ -96,7 +96,7 @@ async def commit_state(
     check_buckets(state)
     if summary is None:
         state, summary = checked_edit(state, format=history.format)
-        hold.memo, memo = None, None  # who edits may change the same objects again
+        memo = None  # who edits may change the same objects again
         part, _ = codec.encode_state(state, format=history.format)
     else:
         part, memo = codec.encode_state(state, format=history.format, memo=hold.memo)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from branchpoint.codec import _builtin, _payloads
 from branchpoint.codec._blob import plain_blob
 from branchpoint.codec._comparison import Comparison
-from branchpoint.codec._cut import BLOB, FRAME, INLINE
+from branchpoint.codec._cut import FRAME, INLINE
 from branchpoint.codec._decode import Reader
 from branchpoint.codec._encode import Walk
 from branchpoint.codec._flaw import Flaw, flaw_error
@@ -69,14 +69,15 @@ def encode(
             surrogate, a class, an exception, ...); names type and path.
     """
     marks = notation(format)
+    blob: bytes | None = None
+    refs: tuple[Part, ...] = ()
+    again: Memo | None = None
     if memo is None and depth > FRAME and type(value) in _CONTAINERS and len(value) < LONG:
         blob = plain_blob(marks, value)
-        if blob is not None and len(blob) <= BLOB:
-            if len(blob) <= INLINE:
-                return Encoded(blob), None
-            part = part_of(blob, ())
-            return Encoded(marks.reference(part.digest), (part,)), None
-    data, refs, again = _encoded(marks, value, memo, depth, path, owned)
+    if blob is None:
+        data, refs, again = _encoded(marks, value, memo, depth, path, owned)
+    else:
+        data = blob
     if len(data) > INLINE:
         part = part_of(data, refs)
         return Encoded(marks.reference(part.digest), (part,)), again

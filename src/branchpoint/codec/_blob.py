@@ -30,6 +30,8 @@ def plain_blob(notation: Notation, value: Any) -> bytes | None:
         if marshal.dumps(JSON.decode(data), 2) != marshal.dumps(value, 2):
             return None
         packed = MSGPACK.encode(value)  # refuses an int that is too large for either
-        return data if notation is JSON else packed
+        if notation is not JSON:
+            data = packed
+        return data if len(data) <= BLOB else None
     except _REFUSED:
         return None

@@ -19,7 +19,7 @@ from branchpoint.codec._cut import Cache, Node
 from branchpoint.codec._parts import Encoded, Part
 from branchpoint.codec._tokens import item_token, joined_tokens, lookup_key, proven_tokens, same_items
 
-__all__ = ["HEAVY", "LONG", "Memo", "Prefix", "Segment", "Shape"]
+__all__ = ["HEAVY", "LONG", "Memo", "Prefix", "Segment", "Shape", "same_keys"]
 
 Shape = Literal["list", "dict", "pairs"]
 """A list, a dict with plain keys, or the items of any other mapping."""
@@ -116,12 +116,13 @@ def _the_same(known: Sequence[Any], items: Sequence[Any], shape: Shape) -> bool:
     """Whether items are the very same objects; an entry of a dict is its key and the object under it."""
     if shape != "dict":
         return all(map(is_, known, items))
+    return all(map(is_, map(_VALUE, known), map(_VALUE, items))) and same_keys(known, items)
+
+
+def same_keys(known: Sequence[Any], items: Sequence[Any]) -> bool:
+    """Whether entries of a dict stand under the keys of others, all of them exactly text."""
     keys = list(map(_KEY, items))
-    return (
-        all(map(is_, map(_VALUE, known), map(_VALUE, items)))
-        and keys == list(map(_KEY, known))
-        and set(map(type, keys)) == {str}
-    )
+    return keys == list(map(_KEY, known)) and set(map(type, keys)) == {str}
 
 
 class Prefix:

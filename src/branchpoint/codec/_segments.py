@@ -20,7 +20,7 @@ from branchpoint.codec._cut import (
     inlined,
 )
 from branchpoint.codec._cutter import Cut
-from branchpoint.codec._memo import HEAVY, Memo, Prefix, Segment, Shape
+from branchpoint.codec._memo import HEAVY, Memo, Prefix, Segment, Shape, same_keys
 from branchpoint.codec._parts import Encoded
 from branchpoint.codec._refusal import Refusal
 from branchpoint.codec._tokens import item_token, proves
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Irregular", "remembering"]
 
-_KEY: Final = itemgetter(0)
 _VALUE: Final = itemgetter(1)
 
 
@@ -43,17 +42,16 @@ def remembering(walk: Walk, shape: Shape, items: Sequence[Any], depth: int, memo
 
     None when the whole turns out to fit into one blob.
     """
-    old: Sequence[Segment] = ()
-    known: Mapping[Any, Memo] = {}
-    if memo is not None and memo.shape == shape:
-        old, known = memo.segments, memo.children
+    if memo is None or memo.shape != shape:
+        memo = Memo(shape, (), {}, 0)
+    old, known = memo.segments, memo.children
     children: dict[Any, Memo] = {}
-    cache = Cache(None if memo is None or memo.shape != shape else memo.cache)
+    cache = Cache(memo.cache)
     segments: list[Segment] = []
     count = len(items)
     start = place = 0
     prefix = Prefix()
-    if walk.owned and old and memo is not None and memo.prefix.stands(items):
+    if walk.owned and memo.prefix.stands(items):
         prefix = memo.prefix
         start, place = prefix.count, prefix.segments
         segments = list(old[:place])
@@ -67,7 +65,7 @@ def remembering(walk: Walk, shape: Shape, items: Sequence[Any], depth: int, memo
             elif shape == "dict":
                 segment = _patched(walk, items, start, expected, cache)
             place += 1
-        if segment is None and old and memo is not None:
+        if segment is None and old:
             number = memo.find(items, start, place - 1)
             if number >= 0:
                 segment, place = old[number], number + 1
@@ -183,8 +181,7 @@ def _patched(walk: Walk, items: Sequence[Any], start: int, old: Segment, cache: 
         return None
     known, foreign = old.owned
     now = list(items[start : start + old.count])
-    keys = list(map(_KEY, now))
-    if keys != list(map(_KEY, known)) or set(map(type, keys)) != {str}:
+    if not same_keys(known, now):
         return None
     nodes, weight, whole = list(old.nodes), old.weight, old.whole
     same = list(map(is_, map(_VALUE, known), map(_VALUE, now)))

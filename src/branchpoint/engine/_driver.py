@@ -242,8 +242,7 @@ class Runner(msgspec.Struct):
         while state.deliveries:
             if done == self.request.max_supersteps:
                 return
-            if state.iteration - state.input_iteration >= self.graph.max_iterations:
-                self._check_bound(state)
+            self._check_bound(state)
             await self._superstep(state, loop)
             done += 1
             if self.channel.is_full:

@@ -62,7 +62,7 @@ async def find_ways(graph: Graph, share: Share) -> None:
             share.ways.append(Way(targets))
             continue
         groups = graph.groups_from(share.executor_id)
-        asking = graph.asking_from(share.executor_id)
+        asking = [group for group in groups if group.asks]
         picked = await _asked(graph, asking, share.executor_id, sent) if asking else {}
         share.ways.append(_way(graph, groups, share.executor_id, sent, picked))
 

@@ -62,7 +62,6 @@ class Graph:
     signature: Mapping[str, Any] = field(init=False, repr=False)
     signature_hash: str = field(init=False)
     _outgoing: Mapping[str, tuple[EdgeGroup, ...]] = field(init=False, repr=False)
-    _asking: Mapping[str, tuple[EdgeGroup, ...]] = field(init=False, repr=False)
     _by_id: Mapping[str, EdgeGroup] = field(init=False, repr=False)
     _order: Mapping[str, int] = field(init=False, repr=False)
     _fixed: Mapping[tuple[str, type, str | None], tuple[str, ...]] = field(init=False, repr=False)
@@ -75,8 +74,6 @@ class Graph:
             for source_id in group.source_ids:
                 outgoing.setdefault(source_id, []).append(group)
         self._fix("_outgoing", {source: tuple(groups) for source, groups in outgoing.items()})
-        asking = {source: tuple(at for at in groups if at.asks) for source, groups in outgoing.items()}
-        self._fix("_asking", asking)
         self._fix("_by_id", {group.id: group for group in self.groups})
         self._fix("_order", {executor_id: place for place, executor_id in enumerate(self.executors)})
         self._fix("_fixed", MappingProxyType(_fixed_targets(self)))
@@ -89,10 +86,6 @@ class Graph:
     def groups_from(self, executor_id: str) -> tuple[EdgeGroup, ...]:
         """Return the groups this executor sends into, in declared order."""
         return self._outgoing.get(executor_id, ())
-
-    def asking_from(self, executor_id: str) -> tuple[EdgeGroup, ...]:
-        """Return those of `groups_from` in which a condition or a selection decides."""
-        return self._asking.get(executor_id, ())
 
     def targets_for(self, source_id: str, cls: type, target_id: str | None) -> tuple[str, ...] | None:
         """Return who receives every message of exactly this class, in declared order; None where it depends.

@@ -64,7 +64,6 @@ class Folder:
 
     def __init__(self, path: Path, format: Format, disk: Disk) -> None:
         self.path = path
-        self._name = str(path)
         self._format: Format = format
         self._disk = disk
         self._seen: OrderedDict[str, Standing] = OrderedDict()
@@ -309,7 +308,7 @@ class Folder:
                 ) from error
 
     def _make_ready(self, place: Place) -> None:
-        if self._anchored and self._swept and os.path.isdir(self._name):
+        if self._anchored and self._swept and os.path.isdir(self.path):
             return
         with reported("preparing the folder", str(place)):
             if not self._anchored or not self.path.is_dir():

@@ -51,15 +51,9 @@ class Place(msgspec.Struct, frozen=True):
     checkpoint_id: str
     path: Path
     stripe: int = 0
-    described: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.described:  # once, and not at every commit
-            described = f"checkpoint {self.checkpoint_id!r} in {self.path}"
-            msgspec.structs.force_setattr(self, "described", described)
 
     def __str__(self) -> str:
-        return self.described
+        return f"checkpoint {self.checkpoint_id!r} in {self.path}"
 
 
 class Standing(msgspec.Struct, frozen=True):

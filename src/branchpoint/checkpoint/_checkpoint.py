@@ -23,7 +23,7 @@ from branchpoint.checkpoint._plain import (
     require_text,
 )
 from branchpoint.checkpoint._pruning import Keep, prune
-from branchpoint.checkpoint._restoring import fetch, rebuild
+from branchpoint.checkpoint._restoring import fetch, fetch_lineage, rebuild
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 from branchpoint.checkpoint._state import Summary
 from branchpoint.checkpoint._view import CheckpointView
@@ -216,6 +216,7 @@ class Checkpoint(CheckpointView):
 
         Raises:
             SnapshotNotFoundError: The snapshot does not belong to this checkpoint; nothing changed.
+            SnapshotNotLoadedError: It may be one that a lazy storage left behind: `await load_lineage()`.
             CheckpointInUseError: A run is active.
         """
         with self.hold("restart_from()"):
@@ -253,10 +254,27 @@ class Checkpoint(CheckpointView):
             CorruptCheckpointError: Storage no longer has all its parts, or one is damaged.
             StorageError: Storage failed.
         """
+        if snapshot_id not in self._history:
+            await self.load_lineage()
         snapshot = self.get_snapshot(snapshot_id)
         if not snapshot.is_loaded:
             await fetch(self._history, snapshot)
         return snapshot
+
+    async def load_lineage(self) -> None:
+        """Learn of every retained snapshot, when a lazy storage left older ones behind; states stay there.
+
+        Needed before `snapshots`, `ancestors`, `events`, `restart_from` and `get_snapshot` speak of those;
+        `run()`, `load_snapshot`, `fork`, `abandon` and `prune` fetch by themselves. Once all are
+        known this does nothing.
+
+        Raises:
+            CheckpointConflictError: Another writer pruned or replaced the checkpoint; `refresh()`.
+            CheckpointNotFoundError: It was deleted from storage.
+            CorruptCheckpointError: The stored lineage is damaged.
+            StorageError: Storage failed.
+        """
+        await fetch_lineage(self._history)
 
     # Changing it.
 
@@ -326,6 +344,7 @@ class Checkpoint(CheckpointView):
         given = {} if reason is None else copy_metadata({"reason": reason})
         with self.hold("abandon()") as hold:
             head = unfinished_head(self._history)
+            await self.load_lineage()
             completed = last_completed(self._history, head)
             for snapshot in (head, completed):
                 if snapshot is not None:
@@ -351,6 +370,7 @@ class Checkpoint(CheckpointView):
             StorageError: The storage cannot prune, or failed.
         """
         with self.hold("prune()") as hold:
+            await self.load_lineage()
             return await prune(self, self._history, hold, keep)
 
     async def fork(

@@ -219,6 +219,7 @@ async def _is_stored(storage: CheckpointStorage, checkpoint_id: str, snapshot_id
         if (await storage.load_head(checkpoint_id)).head_snapshot_id == snapshot_id:
             return True
         stored = await storage.load(checkpoint_id)
+        await stored.load_lineage()
     except Exception:
         return False
     return any(found.snapshot_id == snapshot_id for found in stored.snapshots)

@@ -10,20 +10,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 
 from branchpoint.checkpoint._manifest import Format, Header, Manifest, Status
-from branchpoint.errors import CheckpointConflictError, StorageError
+from branchpoint.checkpoint._plain import check_id
+from branchpoint.errors import CheckpointConflictError, CheckpointLeasedError, StorageError
+from branchpoint.events import instrumented, instruments
 
 if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
     from branchpoint.checkpoint._snapshot import CheckpointSnapshot
 
-__all__ = ["Capability", "CheckpointInfo", "CheckpointStorage", "StoredHead", "refuse_stale"]
+__all__ = [
+    "Capability",
+    "CheckpointInfo",
+    "CheckpointStorage",
+    "Lease",
+    "StoredHead",
+    "StoredLease",
+    "StoredRecords",
+    "refuse_leased",
+    "refuse_stale",
+]
 
-Capability = Literal["load_head", "list_checkpoints", "prune", "load_parts", "lease"]
+Capability = Literal["load_head", "list_checkpoints", "prune", "load_parts", "load_lineage", "lease"]
 
 
 class StoredHead(msgspec.Struct, frozen=True):
@@ -31,6 +43,52 @@ class StoredHead(msgspec.Struct, frozen=True):
 
     head_snapshot_id: str
     generation: int = 0
+
+
+class StoredRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend has stored of one checkpoint; what `load_records` gives.
+
+    Attributes:
+        header: From `decode_header`.
+        manifests: From `decode_manifest`, in commit order; the last one is the stored head.
+        parts: Digest to bytes; needs no copy, it is not kept.
+        complete: False when older manifests, or parts, were left in storage: the head's manifest is
+            there, `load_parts` fetches parts and `load_lineage` the other manifests.
+        sealed: The backend has proven by checksums of its own that all this is whole and belongs to commits
+            that landed, with nothing left over; see `Checkpoint.restore`.
+        storage_token: What the checkpoint keeps for the backend, for instance an etag.
+    """
+
+    header: Header
+    manifests: Sequence[Manifest]
+    parts: Mapping[str, bytes]
+    complete: bool = True
+    sealed: bool = False
+    storage_token: Any = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to work on one checkpoint for a while, which its holder renews.
+
+    Attributes:
+        token: The fencing token: an id of this taking alone, compared inside every commit.
+        seconds: How long it lasts without being renewed.
+    """
+
+    token: str
+    seconds: float
+
+
+class StoredLease(msgspec.Struct, frozen=True):
+    """The lease that storage holds.
+
+    Attributes:
+        token: That of its holder.
+        expires_in: Seconds from now, by the clock of the storage, until it passes on; not above 0 when it has.
+    """
+
+    token: str
+    expires_in: float
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +137,9 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointStorage(ABC):
     """How bytes last. Subclass this to write a backend.
 
-    Required are `commit_snapshot`, `load` and `delete`. The rest are capabilities: a backend that
-    has one overrides the method and names it in `capabilities`.
+    Required are `commit_snapshot`, `delete` and one of `load_records` (what was stored, from which
+    `load` is made) and `load`. The rest are capabilities: a backend that has one overrides the method
+    and names it in `capabilities`.
 
     A backend may be used from several event loops and threads at once, and it never blocks a loop.
     It keeps no reference to the objects it is given: it takes their bytes
@@ -92,10 +151,16 @@ class CheckpointStorage(ABC):
         capabilities: Names of the optional methods that this backend really has.
         commit_waits: Whether `commit_snapshot` may wait for something. False promises that it is through
             when its coroutine is first stepped; then no task of its own is made to see it through.
+        lazy_over: How many bytes of parts a loaded checkpoint may hold at first; None: all of them.
+        leases: Whether runs take a lease and commits compare it. All who use one store agree on it.
+        lease_seconds: How long a lease lasts that nobody renews; its holder does so three times in it.
     """
 
     serialization_format: Format = "json"
     commit_waits: bool = True
+    lazy_over: int | None = None
+    leases: bool = False
+    lease_seconds: float = 30.0
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
     @abstractmethod
@@ -116,7 +181,10 @@ class CheckpointStorage(ABC):
         `checkpoint.generation`; see `refuse_stale`. Then `snapshot.new_parts` are added (one that is
         already there has the same bytes, digests name their content), the manifest is appended to
         the lineage and the head becomes `snapshot.snapshot_id`. The first commit stores
-        `checkpoint.header` as well.
+        `checkpoint.header` as well. The name of a part is a text of letters, digits, `-` and `_`; it is
+        stored with the bytes and never computed from them.
+
+        With `leases`, the stored lease is compared as well, under the same lock: `refuse_leased`.
 
         A backend that is about to report a conflict first looks whether `snapshot.snapshot_id` is in
         the stored lineage already: then an earlier reply was lost, and it reports success.
@@ -125,28 +193,66 @@ class CheckpointStorage(ABC):
 
         Raises:
             CheckpointConflictError: The expected head or the generation is stale; nothing is persisted.
+            CheckpointLeasedError: Another holds the lease, or it passed on; nothing is persisted.
             StorageError: It could not be done; nothing of it is visible, or the reply was lost and
                 `await checkpoint.refresh()` shows which.
         """
 
-    @abstractmethod
     async def load(self, checkpoint_id: str) -> Checkpoint:
         """Return the stored checkpoint, attached to this storage, with every retained branch.
 
-        Read the records, decode them with `decode_header` and `decode_manifest`, and hand them to
-        `Checkpoint.restore`, which checks bucket names, lineage and digests.
+        Made from `load_records`; bucket names, lineage and digests are checked. With `lazy_over`, parts of
+        older snapshots may be left in storage, and where `load_records` leaves them, older snapshots.
+        A backend that stores whole snapshots overrides this, and ends it with `Checkpoint.restore`.
 
         Raises:
             CheckpointNotFoundError: Nothing is stored under this id.
             CorruptCheckpointError: What is stored is damaged; never an older head in silence.
             UnknownVersionError: It was written by a newer version, or by Agent Framework's version 1.
+            InvalidCallError: The id is none that a storage could keep.
+            StorageError: It could not be read.
         """
+        from branchpoint.checkpoint._restoring import restored  # it is built on this file
+
+        check_id(checkpoint_id)
+        if not instruments:
+            return await restored(self, checkpoint_id)
+        known = {"checkpoint_id": checkpoint_id, "storage": type(self).__name__, "head_snapshot_id": None}
+        with instrumented("load", known) as info:
+            loaded = await restored(self, checkpoint_id)
+            info["head_snapshot_id"] = loaded.head_snapshot_id
+            return loaded
+
+    async def load_records(self, checkpoint_id: str) -> StoredRecords:
+        """Return what is stored: header and manifests decoded, parts as bytes, read as of one moment.
+
+        With `lazy_over` a backend may leave parts and older manifests behind (`complete=False`): no part
+        needs to be there then, since what the head needs is fetched by `load_parts`.
+
+        Raises:
+            CheckpointNotFoundError: Nothing is stored under this id.
+            CorruptCheckpointError: What is stored is damaged.
+            UnknownVersionError: It was written by a newer version.
+            StorageError: It could not be read, or this backend stores whole snapshots.
+        """
+        raise self._unsupported("load_records")
+
+    async def load_lineage(self, checkpoint_id: str) -> StoredRecords:
+        """Return header and all manifests, and no parts, for a checkpoint of which `load` left some in storage.
+
+        Raises:
+            CheckpointNotFoundError: Nothing is stored under this id.
+            CorruptCheckpointError: What is stored is damaged.
+            StorageError: It could not be read, or this backend always loads all manifests.
+        """
+        raise self._unsupported("load_lineage")
 
     @abstractmethod
     async def delete(self, checkpoint_id: str) -> None:
         """Remove the checkpoint and everything of it; an unknown id is no error.
 
-        A commit that arrives later finds nothing stored, conflicts and brings nothing back.
+        A commit that arrives later finds nothing stored, conflicts and brings nothing back. A lease is
+        removed as well.
         """
 
     async def load_head(self, checkpoint_id: str) -> StoredHead:
@@ -226,6 +332,35 @@ class CheckpointStorage(ABC):
         """
         raise self._unsupported("load_parts")
 
+    async def take_lease(self, checkpoint_id: str) -> Lease:
+        """Take the lease of a checkpoint, stored or not, for `lease_seconds`; a free or expired one alone.
+
+        The record holds a new token and when it expires, by the clock of the storage, and is made under
+        the short lock or in the transaction of its own.
+
+        Raises:
+            CheckpointLeasedError: Another holds it; `retry_after` says for how long at most.
+            StorageError: This backend has no leases.
+        """
+        raise self._unsupported("take_lease")
+
+    async def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Let a lease last `lease_seconds` from now, also one that has expired and that nobody took since.
+
+        Raises:
+            CheckpointLeasedError: It passed on to another, or was removed.
+            StorageError: This backend has no leases.
+        """
+        raise self._unsupported("renew_lease")
+
+    async def end_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Remove a lease; one that passed on is no error and stays with its holder.
+
+        Raises:
+            StorageError: This backend has no leases.
+        """
+        raise self._unsupported("end_lease")
+
     async def aclose(self) -> None:  # noqa: B027 - many backends hold nothing open
         """Release what the backend holds open; what was committed stays. Closing twice is fine."""
 
@@ -281,3 +416,29 @@ def refuse_stale(
             f"checkpoint {checkpoint_id!r} was pruned elsewhere: expected generation {generation}, "
             f"found {stored.generation}. Nothing was persisted; call refresh() and decide again"
         )
+
+
+def refuse_leased(checkpoint_id: str, *, held: Lease | None, stored: StoredLease | None) -> None:
+    """Compare the lease of a writer with the one that is stored; the one wording of a refusal.
+
+    Nobody else's lease is in force when none is stored, or when the stored one is the writer's own, expired
+    or not. Without a lease, a writer is let through where the stored one has expired.
+
+    Raises:
+        CheckpointLeasedError: Another one's lease is in force, or the writer's own passed on.
+    """
+    if stored is None or (held is not None and stored.token == held.token):
+        return
+    if held is None and stored.expires_in <= 0:
+        return
+    left = max(stored.expires_in, 0.0)
+    what = (
+        "is leased by another run"
+        if held is None
+        else "is leased by another run now: the lease of this one expired and passed on"
+    )
+    raise CheckpointLeasedError(
+        f"checkpoint {checkpoint_id!r} {what}. Nothing was persisted; try again in {left:.1f} seconds, "
+        "after refresh()",
+        retry_after=left,
+    )

@@ -10,7 +10,7 @@ from branchpoint.checkpoint._contract import CheckpointStorage
 from branchpoint.checkpoint._digests import Digests
 from branchpoint.checkpoint._manifest import Format, Header, Manifest
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, settle
-from branchpoint.errors import InvalidCallError, SnapshotNotFoundError
+from branchpoint.errors import InvalidCallError, SnapshotNotFoundError, SnapshotNotLoadedError, quotable
 
 __all__ = ["History", "format_of"]
 
@@ -21,6 +21,7 @@ class History:
     Attributes:
         selected: The parent of the next snapshot.
         stored: The head last seen in storage; without storage, the last one committed.
+        complete: Whether every retained snapshot is known here; a lazy storage may have left older ones.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class History:
         manifests: Iterable[Manifest] = (),
         head: str | None = None,
         table: PartTable | None = None,
+        complete: bool = True,
     ) -> None:
         self.header = header
         self.storage = storage
         self.format: Format = format_of(storage)
         self.table = PartTable() if table is None else table
         self.selected = self.stored = head
+        self.complete = complete
         self._snapshots = self._seen(manifests)
 
     def _seen(self, manifests: Iterable[Manifest]) -> dict[str, CheckpointSnapshot]:
@@ -51,8 +54,35 @@ class History:
         }
 
     def snapshots(self) -> list[CheckpointSnapshot]:
-        """Return every retained snapshot, in commit order."""
+        """Return every retained snapshot, in commit order.
+
+        Raises:
+            SnapshotNotLoadedError: A lazy storage left older ones behind.
+        """
+        if not self.complete:
+            raise self._incomplete("its older snapshots are")
         return list(self._snapshots.values())
+
+    def __contains__(self, snapshot_id: object) -> bool:
+        return isinstance(snapshot_id, str) and snapshot_id in self._snapshots
+
+    def known(self) -> int:
+        """Return how many snapshots are known here."""
+        return len(self._snapshots)
+
+    def _incomplete(self, what: str) -> SnapshotNotLoadedError:
+        return SnapshotNotLoadedError(
+            f"checkpoint {self.header.checkpoint_id!r} was loaded lazily and knows its newest "
+            f"{len(self._snapshots)} snapshots; {what} still in storage: "
+            "`await checkpoint.load_lineage()` fetches the rest"
+        )
+
+    def complete_with(self, manifests: Iterable[Manifest]) -> None:
+        """Learn of all snapshots, of which the newest are known already; their states stay in storage."""
+        seen = self._seen(manifests)
+        self.table.unloaded.update(seen.keys() - self._snapshots.keys())
+        self._snapshots = {**seen, **self._snapshots}
+        self.complete = True
 
     def head(self) -> CheckpointSnapshot | None:
         """Return the snapshot at the selected head."""
@@ -64,9 +94,12 @@ class History:
 
         Raises:
             SnapshotNotFoundError: There is none of that id.
+            SnapshotNotLoadedError: It may be one of those that a lazy storage left behind.
         """
         found = self._snapshots.get(snapshot_id) if isinstance(snapshot_id, str) else None
         if found is None:
+            if not self.complete and isinstance(snapshot_id, str):
+                raise self._incomplete(f"snapshot {quotable(snapshot_id, 80)}, if it is one of its own, is")
             pruned = isinstance(snapshot_id, str) and snapshot_id in self.header.pruned
             named = ascii(snapshot_id)[:80] + (", it was pruned" if pruned else "")
             raise SnapshotNotFoundError(
@@ -80,7 +113,11 @@ class History:
         return {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in self.snapshots()}
 
     def ancestors(self, snapshot_id: str) -> list[CheckpointSnapshot]:
-        """Return a snapshot and its retained ancestors, nearest first."""
+        """Return a snapshot and its retained ancestors, nearest first.
+
+        Raises:
+            SnapshotNotLoadedError: A lazy storage left some of them behind.
+        """
         path = _lineage.path_to_root(self.parents(), snapshot_id, self.header.pruned)
         return [self._snapshots[found] for found in path]
 
@@ -106,6 +143,7 @@ class History:
     def adopt(self, other: History) -> None:
         """Become what was read from storage, both heads at the stored one."""
         self.header, self.table, self._snapshots = other.header, other.table, other._snapshots
+        self.complete = other.complete
         self.selected = self.stored = other.stored
 
 

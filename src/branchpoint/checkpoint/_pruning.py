@@ -100,6 +100,7 @@ async def _is_pruned(storage: CheckpointStorage, header: Header, kept: list[str]
     """
     try:
         stored = await storage.load(header.checkpoint_id)
+        await stored.load_lineage()
     except Exception:
         return False
     lineage = [snapshot.snapshot_id for snapshot in stored.snapshots]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 from branchpoint import codec
-from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
+from branchpoint.checkpoint._contract import CheckpointStorage, StoredHead, StoredRecords, refuse_stale
 from branchpoint.checkpoint._digests import Digests
 from branchpoint.checkpoint._history import History, format_of
 from branchpoint.checkpoint._lineage import check_lineage
@@ -17,7 +20,97 @@ from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, chec
 from branchpoint.checkpoint._stored import Source, stored_root
 from branchpoint.errors import CheckpointNotFoundError, CorruptCheckpointError, DataError, StorageError
 
-__all__ = ["fetch", "needed_parts", "parts_below", "rebuild", "stored_parts"]
+if TYPE_CHECKING:
+    from branchpoint.checkpoint._checkpoint import Checkpoint
+
+__all__ = ["fetch", "fetch_lineage", "needed_parts", "parts_below", "rebuild", "restored", "stored_parts"]
+
+
+_FEW = 200
+"""How many parts and manifests are checked on the event loop's own thread: in about a millisecond."""
+
+
+async def restored(storage: CheckpointStorage, checkpoint_id: str) -> Checkpoint:
+    """Return the checkpoint that a storage's records make; this is how `load` works.
+
+    Raises:
+        CheckpointNotFoundError: Nothing is stored under this id.
+        CorruptCheckpointError: What was stored is damaged.
+    """
+    from branchpoint.checkpoint._checkpoint import Checkpoint  # it is built on this file
+
+    records = await storage.load_records(checkpoint_id)
+    if not records.complete:
+        history = _beginning(records, storage)
+        await fetch(history, history.get(history.stored))
+        return Checkpoint(history, storage_token=records.storage_token)
+    rebuild_all = partial(
+        Checkpoint.restore,
+        header=records.header,
+        manifests=records.manifests,
+        head_snapshot_id=records.manifests[-1].snapshot_id if records.manifests else "",
+        parts=records.parts,
+        checkpoint_storage=storage,
+        storage_token=records.storage_token,
+        lazy_over=storage.lazy_over,
+        sealed=records.sealed,
+    )
+    if len(records.parts) + len(records.manifests) <= _FEW:
+        return rebuild_all()
+    return await asyncio.to_thread(rebuild_all)
+
+
+def _beginning(records: StoredRecords, storage: CheckpointStorage) -> History:
+    """Return a history that knows its newest snapshots by name, and has no part of any."""
+    if not records.manifests:
+        raise _without_snapshots(records.header.checkpoint_id)
+    return History(
+        header=records.header,
+        storage=storage,
+        manifests=records.manifests,
+        head=records.manifests[-1].snapshot_id,
+        table=PartTable({}, {manifest.snapshot_id for manifest in records.manifests}),
+        complete=False,
+    )
+
+
+def _without_snapshots(checkpoint_id: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"checkpoint {checkpoint_id!r} is stored without any snapshot; restore it from a backup"
+    )
+
+
+async def fetch_lineage(history: History) -> None:
+    """Bring the manifests into memory that a lazy storage left behind; those of later commits stay there.
+
+    Raises:
+        CheckpointConflictError: Another writer pruned or replaced the checkpoint meanwhile.
+        CheckpointNotFoundError: It was deleted from storage.
+        CorruptCheckpointError: The stored lineage is damaged.
+    """
+    if history.complete:
+        return
+    storage, head, checkpoint_id = history.storage, history.stored, history.header.checkpoint_id
+    assert storage is not None and head is not None  # it came from there
+    records = await storage.load_lineage(checkpoint_id)
+    manifests = list(records.manifests)
+    if not manifests:
+        raise _without_snapshots(checkpoint_id)
+    while manifests and manifests[-1].snapshot_id != head:
+        manifests.pop()
+    refuse_stale(
+        checkpoint_id,
+        expected_head_snapshot_id=head,
+        generation=history.header.generation,
+        stored=StoredHead((manifests or records.manifests)[-1].snapshot_id, records.header.generation),
+    )
+    check_lineage(
+        [(manifest.snapshot_id, manifest.parent_snapshot_id) for manifest in manifests],
+        head=head,
+        pruned=history.header.pruned,
+        checkpoint_id=checkpoint_id,
+    )
+    history.complete_with(manifests)
 
 
 def rebuild(
@@ -39,9 +132,7 @@ def rebuild(
     """
     checkpoint_id, form = header.checkpoint_id, format_of(storage)
     if not manifests:
-        raise CorruptCheckpointError(
-            f"checkpoint {checkpoint_id!r} is stored without any snapshot; restore it from a backup"
-        )
+        raise _without_snapshots(checkpoint_id)
     behind = set(unloaded) - {head_snapshot_id}
     here = [manifest for manifest in manifests if manifest.snapshot_id not in behind]
     for manifest in {manifest.root: manifest for manifest in here}.values():

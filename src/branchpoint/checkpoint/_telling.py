@@ -131,7 +131,9 @@ async def announced(
     await checkpoint.load_snapshot(at.snapshot_id)
     held = _Made.of(at, supersteps)
     found = Announced()
-    for snapshot in reversed(checkpoint.ancestors(at.snapshot_id)):
+    if supersteps:
+        await checkpoint.load_lineage()
+    for snapshot in reversed(checkpoint.ancestors(at.snapshot_id) if supersteps else [at]):
         is_last = snapshot.snapshot_id == at.snapshot_id
         if not (is_last or (snapshot.superstep in supersteps and snapshot.manifest.executors)):
             continue

@@ -32,7 +32,7 @@ class CheckpointView:
         kept = type(self._history.storage).__name__ if self._history.storage is not None else "memory only"
         return (
             f"<Checkpoint {self.checkpoint_id!r} of workflow {quotable(self.workflow_name, 80)!r}: "
-            f"{self.status or 'new'}, {len(self.snapshots)} snapshots, "
+            f"{self.status or 'new'}, {self._history.known()} snapshots, "
             f"head {quotable(str(self._history.selected), 80)}, {kept}>"
         )
 
@@ -98,7 +98,11 @@ class CheckpointView:
 
     @property
     def snapshots(self) -> list[CheckpointSnapshot]:
-        """Every retained snapshot of every branch, in commit order; a fresh list."""
+        """Every retained snapshot of every branch, in commit order; a fresh list.
+
+        Raises:
+            SnapshotNotLoadedError: A lazy storage left older ones behind; `load_lineage()` fetches them.
+        """
         return self._history.snapshots()
 
     @property
@@ -121,6 +125,7 @@ class CheckpointView:
 
         Raises:
             SnapshotNotFoundError: This checkpoint holds none of that id.
+            SnapshotNotLoadedError: It may be one that a lazy storage left behind; `load_lineage()` fetches them.
         """
         return self._history.get(snapshot_id)
 
@@ -129,6 +134,7 @@ class CheckpointView:
 
         Raises:
             SnapshotNotFoundError: This checkpoint holds no snapshot of that id.
+            SnapshotNotLoadedError: A lazy storage left older ones behind; `load_lineage()` fetches them.
         """
         start = self._history.selected if snapshot_id is None else self.get_snapshot(snapshot_id).snapshot_id
         return [] if start is None else self._history.ancestors(start)
@@ -175,7 +181,7 @@ class CheckpointView:
         Raises:
             InvalidCallError: `after` is not the id of an event on this way; the snapshot of that event
                 was pruned, or the selected head is on another branch.
-            SnapshotNotLoadedError: A lazy storage left a snapshot's state behind.
+            SnapshotNotLoadedError: A lazy storage left a snapshot behind, or its state.
             UnregisteredTypeError: An output's or request's type is not registered in this process.
         """
         return told(self._history, after=after, input_id=input_id)

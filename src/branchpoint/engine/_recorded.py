@@ -29,6 +29,7 @@ async def recorded(
         SnapshotNotFoundError: The snapshot is gone, and with it what was asked in it.
     """
     turn, until, ended = _course(state, input_id, where)
+    await checkpoint.load_lineage()
     at = next((found for found in checkpoint.ancestors() if found.input_id == input_id), None)
     # Its last snapshot, or the last one that was kept: the next input was accepted in the superstep and,
     # if it was a message, at the status in which this one was left.

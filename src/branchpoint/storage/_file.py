@@ -20,11 +20,11 @@ from branchpoint.checkpoint import (
     Header,
     Status,
     StoredHead,
+    StoredRecords,
     check_lazy_over,
     parts_below,
 )
 from branchpoint.errors import InvalidCallError
-from branchpoint.events import instrumented, instruments
 from branchpoint.storage._disk import Disk
 from branchpoint.storage._folder import Folder
 from branchpoint.storage._listing import Page
@@ -88,7 +88,7 @@ class FileCheckpointStorage(CheckpointStorage):
                 f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
             )
         self.serialization_format = serialization_format
-        self._lazy_over = check_lazy_over(lazy_over)
+        self.lazy_over = check_lazy_over(lazy_over)
         self.commit_waits = commit_thread
         # Absolute, so that a later change of the working folder moves nothing.
         self._folder = Folder(Path(path).absolute(), serialization_format, Disk() if disk is None else disk)
@@ -138,10 +138,8 @@ class FileCheckpointStorage(CheckpointStorage):
         else:
             commit()
 
-    async def load(self, checkpoint_id: str) -> Checkpoint:
-        """Return the stored checkpoint, with every retained branch.
-
-        With `lazy_over`, the parts of older snapshots may stay in the journal, checked like the rest.
+    async def load_records(self, checkpoint_id: str) -> StoredRecords:
+        """Return what the journal holds, all of it read and checked; `load` is made from this.
 
         Raises:
             CheckpointNotFoundError: There is no journal of this id.
@@ -151,24 +149,11 @@ class FileCheckpointStorage(CheckpointStorage):
                 other format.
             StorageError: The file could not be read.
         """
-        if not instruments:
-            return await asyncio.to_thread(self._load, checkpoint_id)
-        known = {"checkpoint_id": checkpoint_id, "storage": type(self).__name__, "head_snapshot_id": None}
-        with instrumented("load", known) as info:
-            loaded = await asyncio.to_thread(self._load, checkpoint_id)
-            info["head_snapshot_id"] = loaded.head_snapshot_id
-            return loaded
-
-    def _load(self, checkpoint_id: str) -> Checkpoint:
-        journal = self._folder.load(checkpoint_id)
-        commits = journal.commits
-        return Checkpoint.restore(
+        journal = await asyncio.to_thread(self._folder.load, checkpoint_id)
+        return StoredRecords(
             header=journal.header,
-            manifests=[commit.manifest for commit in commits],
-            head_snapshot_id=commits[-1].manifest.snapshot_id,
+            manifests=[commit.manifest for commit in journal.commits],
             parts=journal.parts,
-            checkpoint_storage=self,
-            lazy_over=self._lazy_over,
             sealed=True,
         )
 

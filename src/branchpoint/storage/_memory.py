@@ -16,6 +16,7 @@ from branchpoint.checkpoint import (
     Manifest,
     Status,
     StoredHead,
+    StoredRecords,
     check_id,
     check_lazy_over,
     decode_header,
@@ -26,7 +27,6 @@ from branchpoint.checkpoint import (
     refuse_stale,
 )
 from branchpoint.errors import CheckpointNotFoundError
-from branchpoint.events import instrumented, instruments
 from branchpoint.storage._listing import Page
 
 __all__ = ["InMemoryCheckpointStorage", "MemoryCheckpointStorage"]
@@ -68,7 +68,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
     )
 
     def __init__(self, *, lazy_over: int | None = None) -> None:
-        self._lazy_over = check_lazy_over(lazy_over)
+        self.lazy_over = check_lazy_over(lazy_over)
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
 
@@ -109,36 +109,20 @@ class MemoryCheckpointStorage(CheckpointStorage):
             kept.parts.update(parts)
             kept.manifests[snapshot.snapshot_id] = manifest
 
-    async def load(self, checkpoint_id: str) -> Checkpoint:
-        """Return the kept checkpoint, with every retained branch; a fresh object each time.
-
-        With `lazy_over`, the parts of older snapshots may be left here.
+    async def load_records(self, checkpoint_id: str) -> StoredRecords:
+        """Return what is kept; with `lazy_over`, `load` may leave the parts of older snapshots here.
 
         Raises:
             CheckpointNotFoundError: There is none of this id.
-            InvalidCallError: The id is none that a storage could keep.
         """
-        if not instruments:
-            return self._load(checkpoint_id)
-        known = {"checkpoint_id": checkpoint_id, "storage": type(self).__name__, "head_snapshot_id": None}
-        with instrumented("load", known) as info:
-            loaded = self._load(checkpoint_id)
-            info["head_snapshot_id"] = loaded.head_snapshot_id
-            return loaded
-
-    def _load(self, checkpoint_id: str) -> Checkpoint:
         check_id(checkpoint_id)
         with self._lock:
             kept = self._find(checkpoint_id)
             header, manifests, parts = kept.header, list(kept.manifests.values()), dict(kept.parts)
-        found = [_manifest(data, checkpoint_id) for data in manifests]
-        return Checkpoint.restore(
+        return StoredRecords(
             header=decode_header(header, format="json", checkpoint_id=checkpoint_id),
-            manifests=found,
-            head_snapshot_id=found[-1].snapshot_id,
+            manifests=[_manifest(data, checkpoint_id) for data in manifests],
             parts=parts,
-            checkpoint_storage=self,
-            lazy_over=self._lazy_over,
         )
 
     async def delete(self, checkpoint_id: str) -> None:

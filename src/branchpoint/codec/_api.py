@@ -13,7 +13,7 @@ from branchpoint.codec._decode import Reader
 from branchpoint.codec._encode import Walk
 from branchpoint.codec._flaw import Flaw, flaw_error
 from branchpoint.codec._format import Format, Notation, notation
-from branchpoint.codec._frame import Frame, Level, root_of
+from branchpoint.codec._frame import Frame, Level, quick_root, root_of
 from branchpoint.codec._memo import LONG, Memo
 from branchpoint.codec._opening import encoded_of, entries_of, items_of
 from branchpoint.codec._parts import Encoded, Part, digest, part_of
@@ -122,7 +122,13 @@ def encode_state(
         state made of the same objects, in which nothing was changed in place.
     """
     marks = notation(format)
-    root = state if type(state) is Frame else dict(state)
+    if type(state) is Frame:
+        part = quick_root(marks, state)
+        if part is not None:
+            return part, None
+        root: dict[str, Any] = state
+    else:
+        root = dict(state)
     return _refusing(lambda: root_of(Walk(marks, owned=True), root, memo), root, "")
 
 

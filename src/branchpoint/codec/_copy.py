@@ -62,7 +62,10 @@ def copy_value(value: Any, *, path: str = "") -> Any:
     if type(value) in ATOMS:
         return value
     try:
-        return with_room(lambda: _copy(value, 1))
+        try:
+            return _copy(value, 1)
+        except RecursionError:
+            return with_room(lambda: _copy(value, 1))
     except _Refused as refused:
         where, culprit = blame(value, refused.value, path)
         raise errors.UnsupportedValueError(
@@ -87,7 +90,7 @@ def _copy(value: Any, depth: int) -> Any:
         for key, item in new.items():
             if type(item) not in ATOMS:
                 new[key] = _copy(item, depth + 1)  # replacing a value keeps the order
-            if type(key) not in ATOMS:
+            if type(key) is not str and type(key) not in ATOMS:
                 foreign_key = True
         return _copy_keys(new, depth) if foreign_key else new
     if cls is list:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import is_
 from typing import Final, NamedTuple
 
 from branchpoint.codec._format import Notation
@@ -59,6 +58,13 @@ class Node(NamedTuple):
     refs: tuple[Part, ...]
     hash: int
 
+    def __eq__(self, other: object) -> bool:
+        """What it mentions and its hash follow from its data."""
+        return isinstance(other, Node) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
 
 def inlined(notation: Notation, data: bytes, refs: tuple[Part, ...]) -> tuple[bytes, tuple[Part, ...]]:
     """An encoding as it stands in a cut parent: itself, or a reference to its part."""
@@ -69,18 +75,23 @@ def inlined(notation: Notation, data: bytes, refs: tuple[Part, ...]) -> tuple[by
 
 
 class Cache:
-    """Nodes that were made the last time.
+    """The groups that were made the last time, each found by the first of its children.
 
-    A node is recognised by the data of its children. What only grew is recognised sooner: by the very
-    nodes it had at each level, of which the groups that were full stay as they are.
+    Attributes:
+        made: By level and data of the first child: the children, their node, and whether the group was full.
+        used: Those of them that were met again, and new ones.
+        levels: By level what stood there, so that what only grew is told at one glance.
     """
 
     __slots__ = ("levels", "made", "used")
 
     def __init__(self, earlier: Cache | None = None) -> None:
-        self.made: dict[tuple[bytes, ...], Node] = {} if earlier is None else earlier.used
-        self.used: dict[tuple[bytes, ...], Node] = {}
-        self.levels: dict[tuple[bool, int], _Grouped] = {} if earlier is None else earlier.levels
+        self.made: dict[tuple[int, bytes], _Group] = {} if earlier is None else earlier.used
+        self.used: dict[tuple[int, bytes], _Group] = {}
+        self.levels: dict[int, _Grouped] = {} if earlier is None else earlier.levels
+
+
+_Group = tuple[Sequence[Node], Node, bool]
 
 
 class _Grouped(NamedTuple):
@@ -91,10 +102,10 @@ class _Grouped(NamedTuple):
     ends: list[int]
 
     def standing(self, children: Sequence[Node]) -> int:
-        """How many of the groups are surely the same for these children."""
+        """How many of the groups are surely the same for children of which only the last is another, or more."""
         # The last child may have ended its group only because it was the last one.
-        same = min(len(self.children), len(children)) - 1
-        if same <= 0 or not all(map(is_, self.children[:same], children)):
+        same = len(self.children) - 1
+        if same >= len(children) or self.children[:same] != children[:same]:
             return 0
         return bisect_right(self.ends, same)
 
@@ -139,19 +150,6 @@ def _join(
     return (notation.join_dict(items) if mapping else notation.join_list(items)), tuple(refs)
 
 
-def _node(
-    notation: Notation, children: Sequence[Node], mapping: bool, leaf: bool, cache: Cache | None
-) -> Node:
-    if cache is None:
-        return Node(*inlined(notation, *_join(notation, children, mapping, leaf)), children[-1].hash)
-    key = (b"leaf" if leaf else b"", *[child.data for child in children])
-    node = cache.made.get(key)
-    if node is None:
-        node = Node(*inlined(notation, *_join(notation, children, mapping, leaf)), children[-1].hash)
-    cache.used[key] = node
-    return node
-
-
 def _group(
     notation: Notation,
     children: Sequence[Node],
@@ -164,27 +162,47 @@ def _group(
     bit = 1 << (_FIRST_BIT + level % _BITS)
     groups: list[Node] = []
     ends: list[int] = []
-    start = size = 0
-    if cache is not None and (known := cache.levels.get((leaf, level))) is not None:
-        standing = known.standing(children)
-        groups, ends = known.groups[:standing], known.ends[:standing]
+    count = len(children)
+    start = 0
+    if cache is not None and (was := cache.levels.get(level)) is not None:
+        standing = was.standing(children)
+        groups, ends = was.groups[:standing], was.ends[:standing]
         start = ends[-1] if ends else 0
-    last = len(children) - 1
-    for place in range(start, len(children)):
-        child = children[place]
-        size += len(child.data) + 1
-        # A node of one node would make no progress, however the hashes fall.
-        full = size >= NODE_MIN and (leaf or place > start) and (child.hash & bit or size >= NODE_MAX)
-        if full or place == last:
-            if start == 0 and place == last:
-                return None
-            if leaf or place > start:
-                groups.append(_node(notation, children[start : place + 1], mapping, leaf, cache))
-            else:
-                groups.append(child)
-            start = place + 1
-            size = 0
-            ends.append(start)
+    while start < count:
+        key = level, children[start].data
+        if cache is not None:
+            known = cache.made.get(key)
+            if known is not None:
+                end = start + len(known[0])
+                if (known[2] or end == count) and children[start:end] == known[0]:
+                    if start == 0 and end == count:
+                        return None
+                    cache.used[key] = known
+                    groups.append(known[1])
+                    ends.append(end)
+                    start = end
+                    continue
+        size = 0
+        full = False
+        for end in range(start + 1, count + 1):
+            child = children[end - 1]
+            size += len(child.data) + 1
+            # A node of one node would make no progress, however the hashes fall.
+            if size >= NODE_MIN and (leaf or end - start > 1) and (child.hash & bit or size >= NODE_MAX):
+                full = True
+                break
+        if start == 0 and end == count:
+            return None
+        if leaf or end - start > 1:
+            grouped = children[start:end]
+            node = Node(*inlined(notation, *_join(notation, grouped, mapping, leaf)), grouped[-1].hash)
+            groups.append(node)
+            if cache is not None:
+                cache.used[key] = grouped, node, full
+        else:
+            groups.append(children[start])
+        ends.append(end)
+        start = end
     if cache is not None:
-        cache.levels[leaf, level] = _Grouped(children, groups, ends)
+        cache.levels[level] = _Grouped(children, groups, ends)
     return groups

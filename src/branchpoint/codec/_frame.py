@@ -7,13 +7,26 @@ else is encoded each time. The bytes are always those of an encoding that rememb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 from zlib import crc32
 
 from msgspec import Raw
 
-from branchpoint.codec._cut import FRAME, INLINE, WHOLE, Node, inlined
+from branchpoint.codec._cut import (
+    FRAME,
+    INLINE,
+    LEVELS,
+    SEGMENT_MASK,
+    SEGMENT_MAX,
+    WHOLE,
+    Cache,
+    Node,
+    fold,
+    inlined,
+)
 from branchpoint.codec._cutter import Cut
 from branchpoint.codec._encode import Walk, handlers, is_plain_keyed
 from branchpoint.codec._format import Notation
@@ -21,7 +34,7 @@ from branchpoint.codec._memo import LONG, Memo
 from branchpoint.codec._parts import Encoded, Part, part_of
 from branchpoint.codec._refusal import Refusal
 
-__all__ = ["Frame", "Level", "Settled", "root_of"]
+__all__ = ["Frame", "Level", "Settled", "quick_root", "root_of"]
 
 _FIXED: Final = frozenset({str, int, bool, type(None)})
 """Exact types of which two equal values have one encoding."""
@@ -36,15 +49,31 @@ _OPEN: Final = object()  # stands for an item that is looked into
 
 
 class Settled(dict[str, Any]):
-    """A dict of the frame that is not changed any more, nor anything in it: met again, it is not looked at."""
+    """A dict of the frame that is not changed any more, nor anything in it: met again, it is not looked at.
 
-    __slots__ = ()
+    Of one that was made `with_` other values, only these are.
+    """
+
+    __slots__ = ("_before", "_changed")
+
+    def __init__(self, *given: Any, **entries: Any) -> None:
+        super().__init__(*given, **entries)
+        self._before: Settled | None = None
+        self._changed: tuple[str, ...] = ()
 
     def with_(self, changes: Mapping[str, Any]) -> Settled:
         """Return it with other values under some of its keys."""
         made = Settled(self)
         made.update(changes)
+        made._before, made._changed = self, tuple(changes)
+        self._before = None  # so that only one is kept
         return made
+
+    def changed_since(self, other: object) -> tuple[str, ...] | None:
+        """Return the keys under which it differs from another of the same keys; None if that is not known."""
+        if other is None:
+            return None
+        return () if other is self else self._changed if other is self._before else None
 
 
 class Frame(dict[str, Any]):
@@ -60,27 +89,26 @@ class Frame(dict[str, Any]):
 def root_of(walk: Walk, state: Any, before: Level | None) -> tuple[Part, Level | None]:
     """Encode a state; return the part at its root, and what to remember of it.
 
+    A `Frame` is given to `quick_root` first.
+
     Raises:
         Refusal: Something in it cannot be encoded.
     """
-    level = None
-    if type(state) is Frame:
-        cut = _quick(walk, state)
-    elif type(state) is not dict or not is_plain_keyed(state) or len(state) >= LONG:
-        cut = Cut(*walk.standalone(walk.child(state, 0, None)), 0)
-    else:
-        cut = _whole(walk, state)
-    if cut is None:
-        level = _level(walk, state, 0, before)
-        cut = level.cut
-    return part_of(cut.data, cut.refs), level
+    if type(state) is dict and len(state) < LONG and is_plain_keyed(state):
+        part = _whole(walk, state)
+        if part is not None:
+            return part, None
+    level = _level(walk, state, 0, before) if type(state) in _DICTS else None
+    if level is None:
+        return part_of(*walk.standalone(walk.child(state, 0, None))), None
+    return part_of(level.data, level.refs), level
 
 
 class _Large(Exception):
     """There is more in a frame than one part may hold."""
 
 
-def _quick(walk: Walk, state: Frame) -> Cut | None:
+def quick_root(notation: Notation, state: Frame) -> Part | None:
     """Encode a plain frame that is one part, or return None where it is too large for that."""
     refs: list[Part] = []
     left = WHOLE
@@ -91,17 +119,18 @@ def _quick(walk: Walk, state: Frame) -> Cut | None:
         left -= len(data)
         if left < 0 or len(data) > INLINE:
             raise _Large
-        refs.extend(value.refs)
+        if value.refs:
+            refs.extend(value.refs)
         return Raw(data)
 
     try:
-        data = walk.notation.encode_with(state, held)
-    except _Large:
+        data = notation.encode_with(state, held)
+    except (_Large, RecursionError):
         return None
-    return Cut(data, tuple(refs), len(data)) if len(data) <= WHOLE else None
+    return part_of(data, tuple(refs)) if len(data) <= WHOLE else None
 
 
-def _whole(walk: Walk, state: dict[Any, Any]) -> Cut | None:
+def _whole(walk: Walk, state: dict[Any, Any]) -> Part | None:
     """Encode any frame that is one part, or return None where it is too large for that."""
     opened = _Opened(walk.notation)
     tree = opened.add(walk, state, 0, FRAME)
@@ -111,7 +140,7 @@ def _whole(walk: Walk, state: dict[Any, Any]) -> Cut | None:
         data = walk.notation.encode(tree)
     except UnicodeEncodeError:
         raise walk.surrogate(tree) from None
-    return Cut(data, tuple(opened.refs), len(data)) if len(data) <= WHOLE else None
+    return part_of(data, tuple(opened.refs)) if len(data) <= WHOLE else None
 
 
 class _Opened:
@@ -133,6 +162,9 @@ class _Opened:
         """Open a dict, and the dicts in it down to the deepest; return what msgspec encodes in its place."""
         tree: dict[str, Any] = {}
         key = ""
+        if 2 * len(value) > WHOLE:  # an entry takes so much at least
+            self.left = -1
+            return tree
         try:
             for key, item in value.items():
                 self.left -= len(key)
@@ -169,30 +201,151 @@ def _is_short(item: Any, kind: type[Any]) -> bool:
 class _Entry:
     """One entry of a level: what stood in it, and its encoding."""
 
-    __slots__ = ("item", "node", "under", "weight")
+    __slots__ = ("item", "node", "under")
 
-    def __init__(self, item: Any, node: Node, weight: int, under: Level | Memo | None) -> None:
+    def __init__(self, item: Any, node: Node, under: Level | Memo | None = None) -> None:
         self.item = item
         self.node = node
-        self.weight = weight
         self.under = under
 
 
-class Level:
-    """A dict of the frame as it was encoded last."""
+class _Run:
+    """Consecutive entries that are one segment (see `_cut`), and what they became.
 
-    __slots__ = ("cut", "entries")
+    Attributes:
+        closed: Whether an entry ended it, rather than the end of the dict.
+        cache: The nodes inside.
+        node: The segment as it stands in the tree above, where there is one.
+    """
 
-    def __init__(self, cut: Cut, entries: dict[str, _Entry]) -> None:
-        self.cut = cut
+    __slots__ = ("cache", "closed", "data", "entries", "node", "refs")
+
+    def __init__(self, notation: Notation, entries: list[_Entry], closed: bool, cache: Cache) -> None:
         self.entries = entries
+        self.closed = closed
+        self.cache = cache
+        self.data, self.refs = fold(notation, [entry.node for entry in entries], True, True, 0, cache)
+        self.node: Node | None = None
+
+    def stands(self, entries: list[_Entry], start: int) -> bool:
+        """Whether it is the segment that begins there."""
+        end = start + len(self.entries)
+        return self.entries == entries[start:end] and (self.closed or end == len(entries))
+
+    def patched(self, notation: Notation, place: int, entry: _Entry) -> _Run | None:
+        """Return it with another entry at one place; None where it would end elsewhere."""
+        if _ends(entry) != _ends(self.entries[place]):
+            return None
+        entries = self.entries.copy()
+        entries[place] = entry
+        return _Run(notation, entries, self.closed, Cache(self.cache))
+
+    def above(self, notation: Notation) -> Node:
+        """Make the node of the tree above."""
+        self.node = Node(*inlined(notation, self.data, self.refs), self.entries[-1].node.hash)
+        return self.node
 
 
-def _level(walk: Walk, value: dict[Any, Any], depth: int, before: Level | None) -> Level:
-    """Encode a dict of a frame that is cut, of fewer than `LONG` entries with plain keys."""
-    known = {} if before is None else before.entries
+class Level:
+    """A dict of the frame as it was encoded last.
+
+    Attributes:
+        value: The dict itself, if nothing in it changes.
+        entries: Its entries by key.
+        runs: Its segments.
+        cache: The nodes above them.
+        data: Its encoding.
+        refs: The parts that mentions.
+    """
+
+    __slots__ = ("_places", "_starts", "cache", "data", "entries", "refs", "runs", "value")
+
+    def __init__(self, value: Settled | None = None, entries: dict[str, _Entry] | None = None) -> None:
+        self.value = value
+        self.entries = {} if entries is None else entries
+        self.runs: list[_Run] = []
+        self.cache: Cache | None = None
+        self.data = b""
+        self.refs: tuple[Part, ...] = ()
+        # Where each entry and each segment stands; made when it is asked for.
+        self._places: dict[str, int] = {}
+        self._starts: list[int] = []
+
+    def take(self, before: Level) -> None:
+        """Be encoded as an earlier one, whose entries have the same encodings."""
+        self.runs, self.cache, self.data, self.refs = before.runs, before.cache, before.data, before.refs
+
+    def patch(self, notation: Notation, before: Level, changed: Sequence[str]) -> bool:
+        """Take over the segments of an earlier one of the same keys, but for the few that changed.
+
+        False where that cannot be, because a segment ends elsewhere.
+        """
+        if not before._places:
+            before._places = {key: place for place, key in enumerate(before.entries)}
+            before._starts = list(accumulate([len(run.entries) for run in before.runs], initial=0))[:-1]
+        places, starts = self._places, self._starts = before._places, before._starts
+        self.runs = before.runs.copy()
+        for key in changed:
+            number = bisect_right(starts, places[key]) - 1
+            run = self.runs[number].patched(notation, places[key] - starts[number], self.entries[key])
+            if run is None:
+                return False
+            self.runs[number] = run
+        self._join(notation, before)
+        return True
+
+    def gather(self, notation: Notation, before: Level) -> None:
+        """Cut it into segments; those that have the very entries of earlier ones are taken over."""
+        entries = list(self.entries.values())
+        known = {run.entries[0]: run for run in before.runs}
+        self.runs, self._places, self._starts = [], {}, []
+        start = 0
+        while start < len(entries):
+            run = known.get(entries[start])
+            if run is None or not run.stands(entries, start):
+                run = _run(notation, entries, start, Cache(None if run is None else run.cache))
+            self.runs.append(run)
+            start += len(run.entries)
+        self._join(notation, before)
+
+    def _join(self, notation: Notation, before: Level) -> None:
+        if len(self.runs) == 1:
+            self.data, self.refs = self.runs[0].data, self.runs[0].refs
+        else:
+            self.cache = Cache(before.cache)
+            nodes = [run.node or run.above(notation) for run in self.runs]
+            self.data, self.refs = fold(notation, nodes, True, not nodes, LEVELS, self.cache)
+
+
+_FEW: Final = 4
+
+
+def _run(notation: Notation, entries: list[_Entry], start: int, cache: Cache) -> _Run:
+    """The segment that begins there."""
+    most = entries[start : start + SEGMENT_MAX]
+    for place, entry in enumerate(most, 1):
+        if _ends(entry):
+            return _Run(notation, most[:place], True, cache)
+    return _Run(notation, most, len(most) == SEGMENT_MAX, cache)
+
+
+def _ends(entry: _Entry) -> bool:
+    """Whether a segment ends with an entry."""
+    return not entry.node.hash & SEGMENT_MASK
+
+
+def _level(walk: Walk, value: dict[Any, Any], depth: int, before: Level | None) -> Level | None:
+    """Encode a dict of a frame that is cut, or return None where it has keys that are not plain."""
+    before = before or _NOTHING
+    known = before.entries
+    settled = value if type(value) is Settled else None
+    changed = None if settled is None else settled.changed_since(before.value)
     entries: dict[str, _Entry] = {}
-    same = before is not None and len(known) == len(value)
+    if changed is not None:
+        entries, value = known.copy(), {key: value[key] for key in changed}
+    elif not is_plain_keyed(value):
+        return None
+    same = changed is not None or len(known) == len(value)
     for key, item in value.items():
         entry = known.get(key)
         if entry is not None:
@@ -213,48 +366,42 @@ def _level(walk: Walk, value: dict[Any, Any], depth: int, before: Level | None) 
             raise walk.surrogate({key: None}) from None
         same = same and entry is not None and made.node.data == entry.node.data
         entries[key] = made
-    if before is not None and same and list(entries) == list(known):
-        before.entries = entries
-        return before
-    return Level(_gathered(walk, entries), entries)
+    level = Level(settled, entries)
+    if same and known and (changed is not None or list(entries) == list(known)):
+        level.take(before)
+    elif not changed or len(changed) > _FEW or not level.patch(walk.notation, before, changed):
+        level.gather(walk.notation, before)
+    return level
+
+
+_NOTHING: Final = Level()
 
 
 def _equal(item: Any, known: Any) -> bool:
     return type(item) is type(known) and bool(item == known)
 
 
-def _gathered(walk: Walk, entries: dict[str, _Entry]) -> Cut:
-    nodes = []
-    weight = 0
-    for entry in entries.values():
-        nodes.append(entry.node)
-        weight += entry.weight
-    data, refs = walk.gathered(nodes, mapping=True)
-    return Cut(data, refs, weight)
-
-
 def _entry(walk: Walk, key: str, item: Any, depth: int, known: _Entry | None) -> _Entry:
     kind = type(item)
     under = None if known is None else known.under
     if kind is Encoded and len(item.data) <= INLINE:
-        return _Entry(item, _node(walk, key, item.data, item.refs), len(item.data), None)
-    if kind in _DICTS and depth < FRAME and len(item) < LONG and is_plain_keyed(item):
-        level = _level(walk, item, depth + 1, under if type(under) is Level else None)
-        if known is not None and level is under:
-            return known
-        data, refs = inlined(walk.notation, level.cut.data, level.cut.refs)
-        return _Entry(
-            item if kind is Settled else _OPEN, _node(walk, key, data, refs), level.cut.weight, level
-        )
+        return _Entry(item, _node(walk, key, item.data, item.refs))
+    if kind in _DICTS and depth < FRAME:
+        earlier = under if type(under) is Level else None
+        level = _level(walk, item, depth + 1, earlier)
+        if level is not None:
+            if known is not None and earlier is not None and level.data is earlier.data:
+                node = known.node
+            else:
+                node = _node(walk, key, *inlined(walk.notation, level.data, level.refs))
+            return _Entry(item if kind is Settled else _OPEN, node, level)
     tree = walk.child(item, depth + 1, under if type(under) is Memo else None)
     if kind in _FIXED and tree is item:
         data = walk.notation.encode(item)
         if len(data) <= INLINE:
-            return _Entry(item, _node(walk, key, data, ()), len(data), None)
-    node, size = walk.item(tree, key)
-    if type(tree) is Cut:
-        return _Entry(item, node, tree.weight, tree.memo)
-    return _Entry(item, node, size, None)
+            return _Entry(item, _node(walk, key, data, ()))
+    node, _ = walk.item(tree, key)
+    return _Entry(item, node, tree.memo if type(tree) is Cut else None)
 
 
 def _node(walk: Walk, key: str, data: bytes, refs: tuple[Part, ...]) -> Node:

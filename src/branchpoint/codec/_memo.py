@@ -19,7 +19,7 @@ from branchpoint.codec._cut import Cache, Node
 from branchpoint.codec._parts import Encoded, Part
 from branchpoint.codec._tokens import item_token, joined_tokens, lookup_key, proven_tokens, same_items
 
-__all__ = ["HEAVY", "LONG", "Memo", "Prefix", "Segment", "Shape", "same_keys"]
+__all__ = ["HEAVY", "LONG", "Memo", "Prefix", "Segment", "Shape"]
 
 Shape = Literal["list", "dict", "pairs"]
 """A list, a dict with plain keys, or the items of any other mapping."""
@@ -56,7 +56,6 @@ class Segment:
 
     def __init__(
         self,
-        shape: Shape,
         tokens: list[Any] | None,
         owned: tuple[list[Any], list[int]] | None,
         nodes: list[Node],
@@ -71,8 +70,7 @@ class Segment:
         self.tokens = tokens
         self.owned = owned
         self._token: Any = _UNKNOWN
-        # A dict keeps them: its entries change where they stand, and seldom many at once.
-        self.nodes = None if closed and shape != "dict" else nodes
+        self.nodes = None if closed else nodes
         self.closed = closed
         self.data = data
         self.refs = refs
@@ -116,13 +114,12 @@ def _the_same(known: Sequence[Any], items: Sequence[Any], shape: Shape) -> bool:
     """Whether items are the very same objects; an entry of a dict is its key and the object under it."""
     if shape != "dict":
         return all(map(is_, known, items))
-    return all(map(is_, map(_VALUE, known), map(_VALUE, items))) and same_keys(known, items)
-
-
-def same_keys(known: Sequence[Any], items: Sequence[Any]) -> bool:
-    """Whether entries of a dict stand under the keys of others, all of them exactly text."""
     keys = list(map(_KEY, items))
-    return keys == list(map(_KEY, known)) and set(map(type, keys)) == {str}
+    return (
+        all(map(is_, map(_VALUE, known), map(_VALUE, items)))
+        and keys == list(map(_KEY, known))
+        and set(map(type, keys)) == {str}
+    )
 
 
 class Prefix:

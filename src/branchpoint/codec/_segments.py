@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from branchpoint.codec._cut import (
@@ -20,7 +19,7 @@ from branchpoint.codec._cut import (
     inlined,
 )
 from branchpoint.codec._cutter import Cut
-from branchpoint.codec._memo import HEAVY, Memo, Prefix, Segment, Shape, same_keys
+from branchpoint.codec._memo import HEAVY, Memo, Prefix, Segment, Shape
 from branchpoint.codec._parts import Encoded
 from branchpoint.codec._refusal import Refusal
 from branchpoint.codec._tokens import item_token, proves
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from branchpoint.codec._encode import Walk
 
 __all__ = ["Irregular", "remembering"]
-
-_VALUE: Final = itemgetter(1)
 
 
 class Irregular(Exception):
@@ -62,8 +59,6 @@ def remembering(walk: Walk, shape: Shape, items: Sequence[Any], depth: int, memo
         if expected is not None:
             if expected.matches(items[start : start + expected.count], shape):
                 segment = expected
-            elif shape == "dict":
-                segment = _patched(walk, items, start, expected, cache)
             place += 1
         if segment is None and old:
             number = memo.find(items, start, place - 1)
@@ -124,17 +119,11 @@ def _segment(
         # is seen next time.
         token = item_token(item) if tokens is not None else None
         foreign = walk.foreign
-        held = item[1] if shape == "dict" else item
-        if type(held) is Encoded and len(held.data) <= INLINE and shape != "pairs":
+        if shape == "list" and type(item) is Encoded and len(item.data) <= INLINE:
             walk.foreign += 1
-            node, key = _held_node(walk, shape, item, held)
-            tree, child = None, None
-            is_cut = True
-            if whole is not None:
-                size, is_cut = walk.held(held)
-            else:
-                size = len(held.refs[0].data) if held.refs else len(held.data)
-            size += len(node.data) - len(held.data)
+            node = Node(item.data, item.refs, crc32(item.data))
+            tree = key = child = None
+            size, is_cut = walk.held(item)
         else:
             tree, key, child = _element(walk, shape, item, place, depth, known)
             try:
@@ -167,53 +156,7 @@ def _segment(
     remembered = cache if not closed or shape == "dict" else None
     data, refs = fold(walk.notation, nodes, shape == "dict", True, 0, remembered)
     node = Node(*inlined(walk.notation, data, refs), nodes[-1].hash)
-    return Segment(shape, tokens, owned, nodes, closed, data, refs, node, whole, weight)
-
-
-def _patched(walk: Walk, items: Sequence[Any], start: int, old: Segment, cache: Cache) -> Segment | None:
-    """Take over a segment of a dict but for some entries that hold another encoding now.
-
-    None where that is not all there is to it: other keys, other values, or a segment that ends elsewhere.
-    """
-    if old.owned is None or old.nodes is None:
-        return None
-    if not old.closed and start + old.count != len(items):
-        return None
-    known, foreign = old.owned
-    now = list(items[start : start + old.count])
-    if not same_keys(known, now):
-        return None
-    nodes, weight, whole = list(old.nodes), old.weight, old.whole
-    same = list(map(is_, map(_VALUE, known), map(_VALUE, now)))
-    for place in [n for n, unchanged in enumerate(same) if not unchanged]:
-        before, held = known[place][1], now[place][1]
-        if not (type(held) is type(before) is Encoded and len(held.data) <= INLINE):
-            return None
-        node, _ = _held_node(walk, "dict", now[place], held)
-        if (node.hash & SEGMENT_MASK == 0) != (nodes[place].hash & SEGMENT_MASK == 0):
-            return None
-        (was, _), (size, is_cut) = walk.held(before), walk.held(held)
-        weight += size - was
-        whole = None if whole is None or is_cut else whole + size - was
-        nodes[place] = node
-        walk.foreign += 1
-    data, refs = fold(walk.notation, nodes, True, True, 0, cache)
-    node = Node(*inlined(walk.notation, data, refs), nodes[-1].hash)
-    return Segment("dict", None, (now, foreign), nodes, old.closed, data, refs, node, whole, weight)
-
-
-def _held_node(walk: Walk, shape: Shape, item: Any, held: Encoded) -> tuple[Node, str | None]:
-    """The node of an item that was handed over encoded, and its key in a dict."""
-    if shape != "dict":
-        return Node(held.data, held.refs, crc32(held.data)), None
-    key = item[0]
-    if type(key) is not str or key[:1] == "$":
-        raise Irregular
-    try:
-        data = walk.notation.entry(key, held.data)
-    except UnicodeEncodeError:
-        raise walk.surrogate({key: None}) from None
-    return Node(data, held.refs, crc32(data)), key
+    return Segment(tokens, owned, nodes, closed, data, refs, node, whole, weight)
 
 
 def _element(

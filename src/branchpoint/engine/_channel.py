@@ -63,19 +63,22 @@ class Channel:
         details: WorkflowErrorDetails | None = None,
     ) -> None:
         """Add a live event of the engine's own."""
-        self.put(
-            WorkflowEvent(
-                type,
-                data,
-                executor_id=executor_id,
-                iteration=iteration,
-                state=state,
-                details=details,
-                checkpoint_id=self.checkpoint_id,
-                input_id=self.input_id,
-                superstep=self.superstep,
-            )
+        if self._closed:
+            return
+        event: WorkflowEvent[Any] = WorkflowEvent(
+            type,
+            data,
+            executor_id=executor_id,
+            iteration=iteration,
+            state=state,
+            details=details,
+            checkpoint_id=self.checkpoint_id,
+            input_id=self.input_id,
+            superstep=self.superstep,
         )
+        self._events.append(event)
+        if self._awaited:
+            self._ready.set()
 
     def put(self, event: WorkflowEvent[Any]) -> None:
         """Add an event and wake the reader."""

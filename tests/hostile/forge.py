@@ -44,16 +44,18 @@ def storage_of(folder: Path, format: Format, **more: Any) -> FileCheckpointStora
 
 
 class Record:
-    """One commit's record, taken apart: its manifest as a tree and its parts as bytes."""
+    """One commit's record, taken apart: its manifest as a tree and its parts as bytes, by name."""
 
     def __init__(self, body: bytes, format: Format) -> None:
         decode = msgspec.json.decode if format == "json" else msgspec.msgpack.decode
         taken = decode(body, type=dict[str, msgspec.Raw])
         self.manifest: dict[str, Any] = unwire(bytes(taken["manifest"]), format)
-        self.parts = [bytes(part) for part in decode(bytes(taken["parts"]), type=list[msgspec.Raw])]
+        parts = decode(bytes(taken["parts"]), type=dict[str, msgspec.Raw])
+        self.parts = {name: bytes(part) for name, part in parts.items()}
 
     def body(self, format: Format) -> bytes:
-        return wire({"manifest": self.manifest, "parts": [msgspec.Raw(part) for part in self.parts]}, format)
+        parts = {name: msgspec.Raw(part) for name, part in self.parts.items()}
+        return wire({"manifest": self.manifest, "parts": parts}, format)
 
 
 class Forgery:
@@ -75,7 +77,7 @@ class Forgery:
 
     def give_state(self, root: bytes, parts: Iterable[bytes] = ()) -> None:
         """Let the head's state be these bytes, over these parts."""
-        self.head.parts = [root, *parts]
+        self.head.parts = {codec.digest(part): part for part in (root, *parts)}
         self.head.manifest["root"] = codec.digest(root)
 
     def give_value(self, tree: Any, parts: Iterable[bytes] = ()) -> None:

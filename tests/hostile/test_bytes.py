@@ -321,14 +321,15 @@ def _raw_bodies(made: Forgery) -> list[bytes]:
     *others, head = made.bodies()[:-1], made.head
     manifest = wire(head.manifest, made.format)
     if made.format == "json":
-        body = b'{"manifest":' + manifest + b',"parts":[' + b",".join(head.parts) + b"]}"
+        parts = (b'"' + name.encode() + b'":' + part for name, part in head.parts.items())
+        body = b'{"manifest":' + manifest + b',"parts":{' + b",".join(parts) + b"}}"
     else:
         body = (
             b"\x82\xa8manifest"
             + manifest
             + b"\xa5parts"
-            + bytes([0x90 | len(head.parts)])
-            + b"".join(head.parts)
+            + bytes([0x80 | len(head.parts)])
+            + b"".join(wire(name, made.format) + part for name, part in head.parts.items())
         )
     return [*others[0], body]
 

@@ -230,7 +230,8 @@ async def test_c62_the_title_of_a_journal_says_a_version_and_a_format(runs: Path
 async def test_c62_a_record_of_another_shape_is_refused(runs: Path, format: Format) -> None:
     made = await forgery(runs, format)
     header, *commits = made.bodies()
-    manifest, parts = made.head.manifest, [msgspec.Raw(part) for part in made.head.parts]
+    manifest = made.head.manifest
+    parts = {name: msgspec.Raw(part) for name, part in made.head.parts.items()}
     shapes: dict[str, Any] = {
         "no parts": {"manifest": manifest},
         "no manifest": {"parts": parts},
@@ -238,7 +239,8 @@ async def test_c62_a_record_of_another_shape_is_refused(runs: Path, format: Form
         "more": {"manifest": manifest, "parts": parts, "x": 1},
         "more, unseen": {"manifest": manifest, "parts": parts, RED: LONG},
         "parts is null": {"manifest": manifest, "parts": None},
-        "parts is an object": {"manifest": manifest, "parts": {"x": 1}},
+        "parts is a list": {"manifest": manifest, "parts": list(parts.values())},
+        "parts is text": {"manifest": manifest, "parts": LONG},
         "manifest is null": {"manifest": None, "parts": parts},
         "manifest is a list": {"manifest": [manifest], "parts": parts},
         "manifest is text": {"manifest": LONG, "parts": parts},
@@ -263,6 +265,63 @@ async def test_c62_a_record_of_another_shape_is_refused(runs: Path, format: Form
             await refused_everywhere(made, CORRUPT)
             made.write([body, *commits])
             await refused_everywhere(made, CORRUPT)
+
+
+ODD_NAMES = [
+    "",
+    "x" * 65,
+    "x" * 100_000,
+    "a b",
+    "a/b",
+    "../../x",
+    "a.b",
+    "é" * 22,
+    "\x00",
+    RED,
+    LONG,
+    '"',
+    "\\u0041",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
+async def test_c62_a_part_with_a_name_that_is_none_is_refused(runs: Path, format: Format, name: str) -> None:
+    made = await forgery(runs, format)
+    made.head.parts[name] = wire(1, format)
+    made.write()
+    await refused_everywhere(made, CORRUPT, "name")
+    # With nothing else wrong either: the state is there under that name.
+    made.head.parts = {name: wire(state(1), format)}
+    made.head.manifest["root"] = name
+    made.write()
+    await refused_everywhere(made, CORRUPT, "name")
+
+
+async def test_c62_a_record_that_names_a_part_twice_is_refused(runs: Path, format: Format) -> None:
+    made = await forgery(runs, format)
+    good = made.bodies()
+    part = {"json": b'"x":1', "msgpack": b"\xa1x\x01"}[format]
+    other = {"json": b'"x":2', "msgpack": b"\xa1x\x02"}[format]
+    made.head.parts = {"x": wire(1, format), "y": wire(1, format), **made.head.parts}
+    body = made.bodies()[-1]
+    for again in (part, other):  # the same part, and another one
+        twice = body.replace({"json": b'"y":1', "msgpack": b"\xa1y\x01"}[format], again)
+        assert twice != body
+        made.write([*good[:-1], twice])
+        await refused_everywhere(made, CORRUPT, "names a part twice")
+
+
+async def test_c62_a_name_that_stands_for_two_parts_is_refused(runs: Path, format: Format) -> None:
+    made = await forgery(runs, format)
+    made.records[0].parts["x"] = made.records[1].parts["x"] = wire(["x" * 100], format)
+    made.write()
+    assert len((await storage_of(runs, format).load(ID)).snapshots) == 3  # it says the same twice
+    made.records[1].parts["x"] = wire(["y" * 100], format)
+    made.write()
+    with pytest.raises(CORRUPT, match="name x to different parts"):
+        await storage_of(runs, format).load(ID)
+    with pytest.raises(CORRUPT, match="name x to different parts"):
+        await create(storage_of(runs, format), ID).commit_snapshot(state())
 
 
 async def test_c62_records_in_another_place_do_not_fit_their_seals(runs: Path, format: Format) -> None:

@@ -19,8 +19,9 @@ from branchpoint.storage import FileCheckpointStorage
 from branchpoint.storage._names import file_name
 from tests.hostile.forge import check_told, refused
 from tests.journals import journal_of
+from tests.scenario.kit import file_bytes
 from tests.scenario.test_storage_cases import tree
-from tests.storages import BACKENDS, create, grown, shared, state
+from tests.storages import SCENARIOS, create, grown, opener, shared, state
 
 TRAVERSAL = [
     "../../x", "/etc/x", "a/b", "..", ".", "...", "C:\\x", "..\\..\\x", "\\\\host\\share", "file:///etc/x", "~",
@@ -100,9 +101,9 @@ def fenced(tmp_path: Path) -> Iterator[Path]:
     assert others() == before
 
 
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(params=SCENARIOS)
 def backend(request: pytest.FixtureRequest, fenced: Path) -> CheckpointStorage:
-    return BACKENDS[request.param](fenced.parent)()
+    return opener(request.param, fenced.parent)()
 
 
 async def test_c58_c59_every_id_that_is_taken_is_one_checkpoint_of_its_own(
@@ -125,7 +126,7 @@ async def test_c58_c59_every_id_that_is_taken_is_one_checkpoint_of_its_own(
         if n % 40 == 0:
             left = [line.checkpoint_id for line in await backend.list_checkpoints()]
             assert left == sorted(LEGAL[n + 1 :])
-    assert not [path for path in fenced.iterdir() if not path.name.startswith(".lock-")]
+    assert not [name for name in file_bytes(fenced) if "/.lock-" not in name]
 
 
 async def test_c58_c59_an_id_that_is_refused_is_refused_before_anything_happens(

@@ -184,7 +184,7 @@ def circles() -> dict[str, Callable[[str], Any]]:
 
 @pytest.mark.parametrize("what", circles())
 async def test_c62_parts_in_a_circle_are_refused_by_every_reader(format: Format, what: str) -> None:
-    """No digest can be found for such a part, so a table of parts is given as a faulty backend might."""
+    """No digest can be found for such a part; a faulty backend may give one all the same."""
     made = circles()[what]
     for length in (1, 7):
         names = [f"{n:022d}" for n in range(length)]
@@ -195,6 +195,26 @@ async def test_c62_parts_in_a_circle_are_refused_by_every_reader(format: Format,
             Checkpoint.restore(
                 **_restorable(table, names[0], format),
             )
+
+
+@pytest.mark.parametrize("what", circles())
+async def test_c62_parts_in_a_circle_in_a_journal_are_refused_when_they_are_read(
+    runs: Path, format: Format, what: str
+) -> None:
+    """Whoever seals a journal by hand names its parts at will; a load ends, and so does every reading."""
+    made = await forgery(runs, format)
+    trees = circles()[what]
+    for length in (1, 7):
+        names = [f"{n:022d}" for n in range(length)]
+        made.give_value(trees(names[0]))
+        for n, name in enumerate(names):
+            made.head.parts[name] = wire(trees(names[(n + 1) % length]), format)
+        with little_memory():
+            loaded, errors = await read_fully(made)
+            assert any(isinstance(error, CORRUPT) for error in errors)
+            if loaded is not None:
+                assert loaded.head_snapshot is not None
+                await refused(lambda: loaded.head_snapshot.state, CORRUPT, ID)  # type: ignore[union-attr] # noqa: B023
 
 
 def _restorable(table: Mapping[str, bytes], root: str, format: Format) -> dict[str, Any]:
@@ -253,7 +273,7 @@ async def test_c62_a_part_that_is_missing_is_told_at_load(runs: Path, format: Fo
 
 
 async def test_c62_bytes_that_do_not_match_their_digest_are_told(format: Format) -> None:
-    """In a journal a part is named by its bytes, so only another backend can come up with one."""
+    """A journal proves by its seals what it holds, so only another backend can come up with one."""
     good = wire(state(1), format)
     for bad in (good + b" ", good[:-1], b"", wire(state(2), format)):
         await refused(

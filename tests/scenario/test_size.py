@@ -107,8 +107,8 @@ async def grows(checkpoint: Checkpoint, folder: Path, kind: type[Executor], chan
     [
         (["insert", 0, 9999], 3_000),
         (["insert", MESSAGES // 2, 9999], 3_000),
-        (["insert", MESSAGES, 9999], 2_100),
-        (["drop", 300], 3_000),
+        (["insert", MESSAGES, 9999], 2_250),
+        (["drop", 300], 3_500),
         (["edit", 700, 9999], 3_000),
         (["nothing"], 1_000),
     ],

@@ -8,20 +8,28 @@ __all__ = ["NO_DIGESTS", "Digests"]
 
 
 class Digests(Collection[str]):
-    """A frozen set of digests, looked up by halving."""
+    """A frozen set of names of parts, looked up by halving among those of the same length.
 
-    __slots__ = ("_joined", "_size")
+    A storage may have been given other names than digests, so they need not all be as long.
+    """
+
+    __slots__ = ("_joined",)
 
     def __init__(self, digests: Iterable[str] = ()) -> None:
-        ordered = sorted({digest.encode("ascii") for digest in digests})
-        self._size = len(ordered[0]) if ordered else 1
-        self._joined = b"".join(ordered)
+        by_size: dict[int, list[bytes]] = {}
+        for digest in sorted({digest.encode("ascii") for digest in digests}):
+            by_size.setdefault(len(digest), []).append(digest)
+        self._joined = {size: b"".join(found) for size, found in by_size.items()}
 
     def __contains__(self, digest: object) -> bool:
-        if not self._joined or type(digest) is not str:
+        if type(digest) is not str or not digest.isascii():
             return False
-        wanted, joined, size = digest.encode("ascii"), self._joined, self._size
-        low, high = 0, len(self)
+        wanted = digest.encode("ascii")
+        size = len(wanted)
+        joined = self._joined.get(size)
+        if joined is None:
+            return False
+        low, high = 0, len(joined) // size
         while low < high:
             middle = (low + high) // 2
             if joined[middle * size : (middle + 1) * size] < wanted:
@@ -31,11 +39,12 @@ class Digests(Collection[str]):
         return joined[low * size : (low + 1) * size] == wanted
 
     def __iter__(self) -> Iterator[str]:
-        for place in range(0, len(self._joined), self._size):
-            yield self._joined[place : place + self._size].decode("ascii")
+        for size, joined in self._joined.items():
+            for place in range(0, len(joined), size):
+                yield joined[place : place + size].decode("ascii")
 
     def __len__(self) -> int:
-        return len(self._joined) // self._size
+        return sum(len(joined) // size for size, joined in self._joined.items())
 
 
 NO_DIGESTS = Digests()

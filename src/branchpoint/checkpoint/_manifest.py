@@ -23,6 +23,7 @@ __all__ = [
     "Manifest",
     "Origin",
     "Status",
+    "check_manifest",
     "decode_header",
     "decode_manifest",
     "encode_header",
@@ -144,13 +145,28 @@ def decode_manifest(data: bytes, *, format: Format, checkpoint_id: str) -> Manif
     """
     where = f"a snapshot manifest of checkpoint {checkpoint_id!r}"
     manifest = _decode(data, Manifest, _ManifestVersion, format, where)
-    _refuse_other_zone(manifest.timestamp, where)
-    if manifest.metadata:
-        _refuse_not_plain(manifest.metadata, f"the metadata of {where}")
-        if "boundary" in manifest.metadata:
-            raise CorruptCheckpointError(f"{where} has a boundary in its metadata; restore it from a backup")
+    check_manifest(manifest, checkpoint_id=checkpoint_id)
     _refuse_noncanonical(data, encode_manifest(manifest, format=format), where)
     return manifest
+
+
+def check_manifest(manifest: Manifest, *, checkpoint_id: str) -> None:
+    """Check what the fields' types do not say; a backend that decodes a whole record at once calls this.
+
+    Raises:
+        UnknownVersionError: It was written by a newer version of the library.
+        CorruptCheckpointError: Its time is not in UTC, or its metadata is none that a commit takes.
+    """
+    metadata = manifest.metadata
+    if not metadata and manifest.timestamp.tzinfo is UTC and manifest.format_version == FORMAT_VERSION:
+        return
+    where = f"a snapshot manifest of checkpoint {checkpoint_id!r}"
+    _refuse_other_version(manifest.format_version, where)
+    _refuse_other_zone(manifest.timestamp, where)
+    if metadata:
+        _refuse_not_plain(metadata, f"the metadata of {where}")
+        if "boundary" in metadata:
+            raise CorruptCheckpointError(f"{where} has a boundary in its metadata; restore it from a backup")
 
 
 def decode_header(data: bytes, *, format: Format, checkpoint_id: str) -> Header:
@@ -191,19 +207,27 @@ def _decode(data: bytes, kind: type[_T], version_of: type[Any], format: Format, 
         raise CorruptCheckpointError(
             f"{where} cannot be read ({_brief(error)}); restore it from a backup"
         ) from None  # it quotes what was stored as it is
+    _refuse_other_version(version, where)
+    try:
+        return decoder(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(where, _brief(error)) from None  # it quotes what was stored as it is
+
+
+def _refuse_other_version(version: int, where: str) -> None:
     if version > FORMAT_VERSION:
         raise UnknownVersionError(
             f"{where} is of format version {version} and this program knows up to {FORMAT_VERSION}: "
             "upgrade branchpoint to read it"
         )
-    try:
-        if version < 1:
-            raise msgspec.ValidationError(f"there is no format version {version}")
-        return decoder(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptCheckpointError(
-            f"{where} is damaged or not written by branchpoint ({_brief(error)}); restore it from a backup"
-        ) from None  # it quotes what was stored as it is
+    if version < 1:
+        raise _damaged(where, f"there is no format version {version}")
+
+
+def _damaged(where: str, why: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"{where} is damaged or not written by branchpoint ({why}); restore it from a backup"
+    )
 
 
 def _refuse_other_zone(moment: datetime, where: str) -> None:

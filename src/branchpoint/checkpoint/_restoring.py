@@ -18,7 +18,13 @@ from branchpoint.checkpoint._naming import named, snapshot_name
 from branchpoint.checkpoint._shape import is_small_root, open_messages
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, check_part
 from branchpoint.checkpoint._stored import Source, stored_root
-from branchpoint.errors import CheckpointNotFoundError, CorruptCheckpointError, DataError, StorageError
+from branchpoint.errors import (
+    CheckpointConflictError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    DataError,
+    StorageError,
+)
 
 if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
@@ -30,13 +36,40 @@ _FEW = 200
 """How many parts and manifests are checked on the event loop's own thread: in about a millisecond."""
 
 
-async def restored(storage: CheckpointStorage, checkpoint_id: str) -> Checkpoint:
+async def restored(
+    storage: CheckpointStorage, checkpoint_id: str, expected_head: str | None = None
+) -> Checkpoint:
     """Return the checkpoint that a storage's records make; this is how `load` works.
 
     Raises:
         CheckpointNotFoundError: Nothing is stored under this id.
-        CorruptCheckpointError: What was stored is damaged.
+        CheckpointConflictError: The stored head comes after the expected one.
+        CorruptCheckpointError: What was stored is damaged, or the expected head is not there.
     """
+    checkpoint = await _restored(storage, checkpoint_id)
+    if expected_head is not None and checkpoint.stored_head_snapshot_id != expected_head:
+        await checkpoint.load_lineage()
+        raise _other_head(checkpoint, expected_head)
+    return checkpoint
+
+
+def _other_head(checkpoint: Checkpoint, expected: str) -> CheckpointConflictError | CorruptCheckpointError:
+    stored = checkpoint.stored_head_snapshot_id
+    found = (
+        f"checkpoint {checkpoint.checkpoint_id!r} was expected with head {expected!r} and is stored with head "
+        f"{stored!r}"
+    )
+    if any(snapshot.snapshot_id == expected for snapshot in checkpoint.snapshots):
+        return CheckpointConflictError(
+            f"{found}: somebody committed since. Load it without an expected head to see what, and decide again"
+        )
+    return CorruptCheckpointError(
+        f"{found}, and does not hold the expected one: the store was set back to an older state, or somebody "
+        "pruned that snapshot. Find out which before you go on from here"
+    )
+
+
+async def _restored(storage: CheckpointStorage, checkpoint_id: str) -> Checkpoint:
     from branchpoint.checkpoint._checkpoint import Checkpoint  # it is built on this file
 
     records = await storage.load_records(checkpoint_id)
@@ -88,12 +121,16 @@ async def fetch_lineage(history: History) -> None:
         CheckpointNotFoundError: It was deleted from storage.
         CorruptCheckpointError: The stored lineage is damaged.
     """
-    if history.complete:
-        return
-    storage, head, checkpoint_id = history.storage, history.stored, history.header.checkpoint_id
-    assert storage is not None and head is not None  # it came from there
-    records = await storage.load_lineage(checkpoint_id)
-    manifests = list(records.manifests)
+    while not history.complete:
+        storage, header, head = history.storage, history.header, history.stored
+        assert storage is not None and head is not None  # it came from there
+        records = await storage.load_lineage(header.checkpoint_id)
+        if history.header is header:  # else a refresh or a prune came between, and this is of before it
+            history.complete_with(_up_to(head, records, header))
+
+
+def _up_to(head: str, records: StoredRecords, header: Header) -> list[Manifest]:
+    manifests, checkpoint_id = list(records.manifests), header.checkpoint_id
     if not manifests:
         raise _without_snapshots(checkpoint_id)
     while manifests and manifests[-1].snapshot_id != head:
@@ -101,16 +138,16 @@ async def fetch_lineage(history: History) -> None:
     refuse_stale(
         checkpoint_id,
         expected_head_snapshot_id=head,
-        generation=history.header.generation,
+        generation=header.generation,
         stored=StoredHead((manifests or records.manifests)[-1].snapshot_id, records.header.generation),
     )
     check_lineage(
         [(manifest.snapshot_id, manifest.parent_snapshot_id) for manifest in manifests],
         head=head,
-        pruned=history.header.pruned,
+        pruned=header.pruned,
         checkpoint_id=checkpoint_id,
     )
-    history.complete_with(manifests)
+    return manifests
 
 
 def rebuild(
@@ -135,8 +172,8 @@ def rebuild(
         raise _without_snapshots(checkpoint_id)
     behind = set(unloaded) - {head_snapshot_id}
     here = [manifest for manifest in manifests if manifest.snapshot_id not in behind]
-    for manifest in {manifest.root: manifest for manifest in here}.values():
-        _check_buckets(manifest.root, parts, form, snapshot_name(manifest.snapshot_id, checkpoint_id))
+    for root, snapshot_id in {manifest.root: manifest.snapshot_id for manifest in here}.items():
+        _check_buckets(root, parts, form, snapshot_id, checkpoint_id)
     check_lineage(
         [(manifest.snapshot_id, manifest.parent_snapshot_id) for manifest in manifests],
         head=head_snapshot_id,
@@ -145,7 +182,7 @@ def rebuild(
     )
     if sealed:
         head = [manifest for manifest in here if manifest.snapshot_id == head_snapshot_id]
-        needed_parts(head, parts, format=form, checkpoint_id=checkpoint_id)
+        _reached(head, parts, format=form, checkpoint_id=checkpoint_id)
         needed = dict(parts)
     else:
         for digest, part in parts.items():
@@ -205,22 +242,31 @@ def needed_parts(
         CorruptCheckpointError: One of them is missing or cannot be read; the message names a snapshot
             that needs it.
     """
+    needed = _reached(manifests, parts, format=format, checkpoint_id=checkpoint_id)
+    return {digest: data for digest, data in parts.items() if digest in needed}
+
+
+def _reached(
+    manifests: Iterable[Manifest], parts: Mapping[str, bytes], *, format: Format, checkpoint_id: str
+) -> set[str]:
     roots = {manifest.root: manifest.snapshot_id for manifest in manifests}
     try:
-        needed = codec.reachable(roots, parts, format=format)
+        return codec.reachable(roots, parts, format=format)
     except DataError:
         for root, snapshot_id in roots.items():  # only now is it worth asking which of them it was
             with named(snapshot_name(snapshot_id, checkpoint_id)):
                 codec.reachable([root], parts, format=format)
         raise
-    return {digest: data for digest, data in parts.items() if digest in needed}
 
 
-def _check_buckets(root: str, parts: Mapping[str, bytes], format: Format, where: str) -> None:
+def _check_buckets(
+    root: str, parts: Mapping[str, bytes], format: Format, snapshot_id: str, checkpoint_id: str
+) -> None:
     """Check the names of the buckets of a stored state, decoding no value inside them."""
     data = parts.get(root)
     if data is not None and is_small_root(data, format=format):
         return
+    where = snapshot_name(snapshot_id, checkpoint_id)
     open_messages(stored_root(root, Source(parts, format, where, advice="Restore it from a backup.")))
 
 
@@ -229,11 +275,13 @@ async def fetch(history: History, snapshot: CheckpointSnapshot) -> None:
 
     Raises:
         CheckpointConflictError: Another writer pruned or replaced the checkpoint meanwhile.
+        SnapshotNotFoundError: This object pruned the snapshot meanwhile.
         CorruptCheckpointError: Storage no longer has all of them, or one is damaged.
     """
     table = history.table
     found = await stored_parts(history, [snapshot])
-    _check_buckets(snapshot.root, {**table.parts, **found}, history.format, snapshot.described)
+    here, checkpoint_id = {**table.parts, **found}, history.header.checkpoint_id
+    _check_buckets(snapshot.root, here, history.format, snapshot.snapshot_id, checkpoint_id)
     # Only now, so that a part in the table always has everything below it there as well.
     table.parts.update(found)
     table.unloaded.discard(snapshot.snapshot_id)
@@ -244,6 +292,7 @@ async def stored_parts(history: History, snapshots: Sequence[CheckpointSnapshot]
 
     Raises:
         CheckpointConflictError: Another writer pruned or replaced the checkpoint meanwhile.
+        SnapshotNotFoundError: This object pruned one of the snapshots meanwhile.
         CorruptCheckpointError: Storage no longer has all of them, or one is damaged.
     """
     storage, here, checkpoint_id = history.storage, history.table.parts, history.header.checkpoint_id
@@ -259,6 +308,8 @@ async def stored_parts(history: History, snapshots: Sequence[CheckpointSnapshot]
         missing = wanted - fetched.keys()
         if missing:
             await _refuse_other_writer(history, storage)
+            for snapshot in snapshots:
+                history.get(snapshot.snapshot_id)  # this object may have pruned it meanwhile
             raise CorruptCheckpointError(
                 f"{where} is damaged: part {min(missing)[:40]!a} is not in storage; restore it from a backup"
             )

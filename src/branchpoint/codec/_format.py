@@ -62,6 +62,13 @@ class Notation(ABC):
         """A dict of one entry whose key needs no escape."""
 
     @abstractmethod
+    def within(self, key: Literal["$l", "$d"], data: bytes) -> bytes | None:
+        """What stands in a dict of this one entry; None where the first key is another.
+
+        Of damaged bytes, and where more entries follow, something that is no value.
+        """
+
+    @abstractmethod
     def reference(self, digest: str) -> bytes:
         """A reference to a part."""
 
@@ -104,15 +111,17 @@ class _Json(Notation):
     def single(self, key: str, data: bytes) -> bytes:
         return b'{"' + key.encode() + b'":' + data + b"}"
 
+    def within(self, key: Literal["$l", "$d"], data: bytes) -> bytes | None:
+        head = _JSON_HEADS[key]
+        return data[len(head) : -1] if data.startswith(head) and data.endswith(b"}") else None
+
     def reference(self, digest: str) -> bytes:
         return b'{"$p":"' + digest.encode() + b'"}'
 
     def referred(self, data: bytes) -> str | None:
-        return (
-            data[7:29].decode("latin-1")
-            if len(data) == 31 and data[:7] == b'{"$p":"' and data[29:] == b'"}'
-            else None
-        )
+        if len(data) == 31 and data.startswith(b'{"$p":"') and data.endswith(b'"}'):
+            return data[7:29].decode("latin-1")
+        return None
 
     def references_in(self, data: bytes) -> list[str] | None:
         # No text holds the marker: the quotes in a text are escaped.
@@ -146,13 +155,19 @@ class _Msgpack(Notation):
     def single(self, key: str, data: bytes) -> bytes:
         return b"\x81" + bytes([0xA0 | len(key)]) + key.encode() + data
 
+    def within(self, key: Literal["$l", "$d"], data: bytes) -> bytes | None:
+        head = _MSGPACK_HEADS[key]
+        return data[len(head) :] if data.startswith(head) else None
+
     def reference(self, digest: str) -> bytes:
         return b"\x81\xa2$p\xb6" + digest.encode()
 
     def referred(self, data: bytes) -> str | None:
-        return data[5:].decode("latin-1") if len(data) == 27 and data[:5] == self.marker else None
+        return data[5:].decode("latin-1") if len(data) == 27 and data.startswith(self.marker) else None
 
 
+_JSON_HEADS: Final = {"$l": b'{"$l":', "$d": b'{"$d":'}
+_MSGPACK_HEADS: Final = {"$l": b"\x81\xa2$l", "$d": b"\x81\xa2$d"}
 _REFERENCE: Final = re.compile(rb'\{"\$p":"([A-Za-z0-9_-]{22})"\}')
 
 

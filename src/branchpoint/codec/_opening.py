@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,11 +17,11 @@ __all__ = ["encoded_of", "entries_of", "items_of"]
 
 def encoded_of(notation: Notation, data: bytes, parts: Mapping[str, bytes]) -> Encoded:
     """Stored bytes as an `Encoded`, with the stored parts they mention at hand."""
+    digest = notation.referred(data)
+    if digest is not None and (stored := parts.get(digest)) is not None:
+        return Encoded(data, (Part(digest, stored),), True)
     if notation.marker not in data:
         return Encoded(data)
-    digest = notation.referred(data)
-    if digest is not None and digest in parts:
-        return Encoded(data, (Part(digest, parts[digest]),), True)
     digests = dict.fromkeys(mentioned(load(notation, data)))
     refs = tuple(Part(digest, parts[digest]) for digest in digests if digest in parts)
     return Encoded(data, refs, bool(digests))
@@ -83,6 +83,9 @@ def _tagged(source: Source, kind: dict[str, bytes]) -> dict[str, bytes]:
 
 def _landed(source: Source, data: bytes) -> bytes:
     """The data itself, or that of the part it refers to."""
+    digest = source.notation.referred(data)
+    if digest is not None and digest in source.parts:
+        return source.bytes_of(digest)
     if len(data) > 64 or source.notation.marker not in data:
         return data
     digest = reference_in(load(source.notation, data))
@@ -90,10 +93,10 @@ def _landed(source: Source, data: bytes) -> bytes:
 
 
 def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
+    result: Any
     try:
-        items = [bytes(item) for item in notation.split_list(data)]
-        again = notation.join_list(items)
-        result: Any = items
+        result = list(map(bytes, notation.split_list(data)))
+        again = notation.join_list(result)
     except msgspec.DecodeError:
         try:
             result = {key: bytes(item) for key, item in notation.split_dict(data).items()}
@@ -107,11 +110,18 @@ def _split(notation: Notation, data: bytes) -> list[bytes] | dict[str, bytes]:
     return result  # type: ignore[no-any-return]
 
 
-def _leaves(source: Source, root: dict[str, bytes], name: str) -> Iterator[Any]:
+def _leaves(source: Source, root: dict[str, bytes], name: Literal["$l", "$d"]) -> Iterator[Any]:
+    notation = source.notation
+
     def opened(node: Any) -> tuple[bool, Any]:
-        inner = node if node is root else _split(source.notation, _landed(source, node))
+        if node is root:
+            inner: Any = root
+        else:
+            data = _landed(source, node)
+            within = notation.within(name, data)
+            inner = _split(notation, data) if within is None else {name: within}
         if isinstance(inner, dict) and name in inner:
-            below = _split(source.notation, inner[name])
+            below = _split(notation, inner[name])
             if len(inner) != 1 or not isinstance(below, list) or not below:
                 raise Flaw("a node of a cut value has another shape")
             return True, below

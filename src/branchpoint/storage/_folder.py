@@ -18,6 +18,7 @@ from branchpoint.checkpoint import (
     CheckpointInfo,
     CheckpointSnapshot,
     Header,
+    Lease,
     StoredHead,
     check_id,
     refuse_stale,
@@ -38,6 +39,7 @@ from branchpoint.storage._disk import (
     token,
 )
 from branchpoint.storage._journal import Format
+from branchpoint.storage._leases import Leases
 from branchpoint.storage._lock import STRIPES, holding
 from branchpoint.storage._names import SUFFIX, file_name, stripe, stripe_of_temporary, temporary_name
 from branchpoint.storage._reading import (
@@ -51,7 +53,7 @@ from branchpoint.storage._reading import (
     read_on,
     read_whole,
 )
-from branchpoint.storage._records import commit_body, header_body
+from branchpoint.storage._records import Commit, commit_body, header_body
 from branchpoint.storage._writing import append, promise, publish, replace, take_back
 
 __all__ = ["Folder"]
@@ -60,12 +62,18 @@ _REMEMBERED = 1024
 
 
 class Folder:
-    """A folder of journals, one per checkpoint; safe to use from several threads and processes."""
+    """A folder of journals, one per checkpoint; safe to use from several threads and processes.
 
-    def __init__(self, path: Path, format: Format, disk: Disk) -> None:
+    Attributes:
+        leases: Whether a commit is refused while another's lease is in force.
+    """
+
+    def __init__(self, path: Path, format: Format, disk: Disk, *, leases: bool = False) -> None:
         self.path = path
+        self.leases = leases
         self._format: Format = format
         self._disk = disk
+        self._lease_files = Leases(path, disk)
         self._seen: OrderedDict[str, Standing] = OrderedDict()
         self._guard = threading.Lock()
         self._places = lru_cache(_REMEMBERED)(self._find_place)
@@ -82,19 +90,22 @@ class Folder:
         header: Callable[[], Header],
         generation: int,
         expected_head_snapshot_id: str | None,
+        lease: Lease | None = None,
     ) -> None:
         """Append one record, or write the first journal of this checkpoint.
 
         Args:
             header: Gives the header, which only a first commit needs.
+            lease: That of the writer.
 
         Raises:
-            CheckpointConflictError: The expected head or the generation is stale.
+            CheckpointConflictError: The expected head or the generation is stale, or another's lease is in
+                force.
             DataError: What is stored cannot be read.
             StorageError: The operating system refused.
         """
         place = self._place(checkpoint_id)
-        body = commit_body(snapshot.manifest, snapshot.new_parts.values(), format=snapshot.format)
+        body = commit_body(snapshot.manifest, snapshot.new_parts, format=snapshot.format)
         refuse = partial(
             refuse_stale,
             place.checkpoint_id,
@@ -105,6 +116,8 @@ class Folder:
         self._take_back(place)
         with self._locked(place, "committing") as path:
             if not is_there(path):
+                if self.leases:
+                    self._lease_files.refuse(place, lease)
                 refuse(stored=None)
                 first = header()
                 bodies = [header_body(first, format=snapshot.format), body]
@@ -127,6 +140,8 @@ class Folder:
                 ):
                     promise(self._disk, descriptor, path, standing)  # an earlier reply was lost
                     return
+                if self.leases:
+                    self._lease_files.refuse(place, lease)
                 refuse(stored=standing.head)
                 _refuse_other_format(standing.preamble.format, snapshot.format, place)
                 if standing.preamble.untouched and not standing.named:
@@ -138,12 +153,18 @@ class Folder:
                 self._remember(place, standing)
 
     def prune(
-        self, header: Header, *, keep: Sequence[str], parts: frozenset[str], expected_head_snapshot_id: str
+        self,
+        header: Header,
+        *,
+        keep: Sequence[str],
+        parts: frozenset[str],
+        expected_head_snapshot_id: str,
+        lease: Lease | None = None,
     ) -> None:
         """Write a journal of what is kept and put it in the place of the old one.
 
         Raises:
-            CheckpointConflictError: The head or the generation is stale.
+            CheckpointConflictError: The head or the generation is stale, or another's lease is in force.
             DataError: What is stored cannot be read.
             StorageError: The operating system refused.
         """
@@ -165,9 +186,11 @@ class Folder:
             if journal.header == header and _lineage(journal) == list(keep):
                 self._disk.sync_folder(self.path)
                 return  # an earlier reply was lost
+            if self.leases:
+                self._lease_files.refuse(place, lease)
             refuse(stored=journal.standing.head)
             format = journal.standing.preamble.format  # noqa: A001
-            missing = parts.difference(*(commit.parts for commit in journal.commits))
+            missing = parts - journal.parts.keys()
             if missing or not set(keep) <= set(_lineage(journal)):
                 # The one operation that throws bytes away makes sure that it has what should stay.
                 raise CorruptCheckpointError(
@@ -219,7 +242,7 @@ class Folder:
             return (self._seen_on(descriptor, place) or read_end(descriptor, place).standing).head
 
     def delete(self, checkpoint_id: str) -> None:
-        """Remove a journal, readable or not, so that a crash does not bring it back.
+        """Remove a journal, readable or not, so that a crash does not bring it back; and the lease beside it.
 
         Raises:
             StorageError: The operating system refused.
@@ -227,6 +250,8 @@ class Folder:
         place = self._place(checkpoint_id)
         with suppress(CheckpointNotFoundError), self._found(place, "deleting", shared=False) as path:
             os.unlink(path)
+            self._lease_files.remove(place)
+        self._lease_files.remove_alone(place)
         # Also when there is nothing: whoever removed it may have died before that was durable.
         with reported("deleting", str(place)), suppress(FileNotFoundError):
             self._disk.sync_folder(self.path)
@@ -271,6 +296,22 @@ class Folder:
         with self._found(place, "listing") as found, open_journal(found, where=str(place)) as descriptor:
             journal = read_end(descriptor, place)
         return CheckpointInfo.of(journal.header, journal.commits[-1].manifest)
+
+    # Leases.
+
+    def take_lease(self, checkpoint_id: str, seconds: float) -> Lease:
+        """Take the lease of a checkpoint that is stored here or not; see `Leases.take`."""
+        place = self._place(checkpoint_id)
+        self._make_ready(place)
+        return self._lease_files.take(place, seconds)
+
+    def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Let a lease last from now; see `Leases.renew`."""
+        self._lease_files.renew(self._place(checkpoint_id), lease)
+
+    def end_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Remove a lease; see `Leases.end`."""
+        self._lease_files.end(self._place(checkpoint_id), lease)
 
     # Places and locks.
 
@@ -383,19 +424,19 @@ def _lineage(journal: Journal) -> list[str]:
 
 
 def _skipped_at_the_end(journal: Journal) -> int:
-    return next(n for n, (_, commit) in enumerate(reversed(journal.bodies)) if commit is not None)
+    return next(n for n, one in enumerate(reversed(journal.records)) if isinstance(one, Commit))
 
 
 def _kept(journal: Journal, keep: set[str], parts: frozenset[str], format: Format) -> Iterator[bytes]:
     """Yield the bodies that stay; a needed part of a dropped commit moves to the next one that stays."""
     moved: dict[str, bytes] = {}
-    for body, commit in journal.bodies:
-        if commit is None:
-            yield body
+    for one in journal.records:
+        if not isinstance(one, Commit):
+            yield one
             continue
-        moved |= {digest: part for digest, part in commit.parts.items() if digest in parts}
-        if commit.manifest.snapshot_id in keep:
-            yield commit_body(commit.manifest, moved.values(), format=format)
+        moved |= {name: part for name, part in one.parts.items() if name in parts}
+        if one.manifest.snapshot_id in keep:
+            yield commit_body(one.manifest, moved, format=format)
             moved = {}
 
 

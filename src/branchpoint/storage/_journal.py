@@ -14,7 +14,7 @@ and the first bad one begins a torn tail that nobody was promised.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import re
 import zlib
@@ -61,6 +61,7 @@ _SLOT = re.compile(rb'\{"committed":( *\d{1,12}),"last":( *\d{1,12}),"c":"([0-9a
 
 _SEAL_BYTES = 8
 _SEAL_CHARACTERS = 11  # the same in base64url without padding
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _JSON_START = b'{"c":"'
 _JSON_BODY = len(_JSON_START) + _SEAL_CHARACTERS + 2
 _FRAME_LENGTH = 4
@@ -89,7 +90,7 @@ class Preamble(msgspec.Struct, frozen=True):
     """Whether both slots say the same, so that nothing was promised since the file was made."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record whose seal fits."""
 
     start: int
@@ -141,7 +142,7 @@ def seal_record(body: bytes, *, start: int, key: bytes, format: Format) -> Recor
 def framed(record: Record, *, format: Format) -> bytes:
     """Return the bytes of a record, from its `start` to its `end`."""
     if format == "json":
-        return b"".join((_JSON_START, _seal_text(record.seal), b'",', record.body[1:], b"\n"))
+        return b"".join((_json_head(record.seal), record.body[1:], b"\n"))
     return b"".join((len(record.body).to_bytes(_FRAME_LENGTH, "big"), record.seal, record.body))
 
 
@@ -279,21 +280,23 @@ def damaged(start: int, where: str) -> CorruptCheckpointError:
 
 def _record(data: bytes, start: int, base: int, key: bytes, format: Format) -> Record | None:
     at = start - base
-    found = _json_line(data, at) if format == "json" else _frame(data, at)
-    if found is None:
-        return None
-    written, body, size = found
-    seal = _seal(body, start, key)
-    fits = written == (_seal_text(seal) if format == "json" else seal)
-    return Record(start, start + size, seal, body) if fits else None
-
-
-def _json_line(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
+    if format == "msgpack":
+        return _frame(data, at, start, key)
     stop = data.find(b"\n", at)
-    body = at + _JSON_BODY
-    if stop < body or not data.startswith(_JSON_START, at) or data[body - 2 : body] != b'",':
+    if stop < at + _JSON_BODY:
         return None
-    return data[at + len(_JSON_START) : body - 2], b"{" + data[body:stop], stop + 1 - at
+    body = b"{" + data[at + _JSON_BODY : stop]
+    seal = _seal(body, start, key)
+    return Record(start, start + stop + 1 - at, seal, body) if data.startswith(_json_head(seal), at) else None
+
+
+def _frame(data: bytes, at: int, start: int, key: bytes) -> Record | None:
+    size = _FRAME_BODY + int.from_bytes(data[at : at + _FRAME_LENGTH], "big")
+    if size == _FRAME_BODY or at + size > len(data):
+        return None
+    body = data[at + _FRAME_BODY : at + size]
+    seal = _seal(body, start, key)
+    return Record(start, start + size, seal, body) if data.startswith(seal, at + _FRAME_LENGTH) else None
 
 
 def length_told(data: bytes, *, format: Format) -> int | None:
@@ -311,19 +314,13 @@ def length_told(data: bytes, *, format: Format) -> int | None:
     return size and _FRAME_BODY + size
 
 
-def _frame(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
-    size = _FRAME_BODY + int.from_bytes(data[at : at + _FRAME_LENGTH], "big")
-    if size == _FRAME_BODY or at + size > len(data):
-        return None
-    return data[at + _FRAME_LENGTH : at + _FRAME_BODY], data[at + _FRAME_BODY : at + size], size
-
-
 def _seal(body: bytes, start: int, key: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_SEAL_BYTES, key=key, salt=start.to_bytes(8, "big")).digest()
 
 
-def _seal_text(seal: bytes) -> bytes:
-    return base64.urlsafe_b64encode(seal)[:_SEAL_CHARACTERS]
+def _json_head(seal: bytes) -> bytes:
+    text = binascii.b2a_base64(seal, newline=False).translate(_URL_SAFE)
+    return b'%b%b",' % (_JSON_START, text[:_SEAL_CHARACTERS])
 
 
 def _slot_line(slot: Slot) -> bytes:

@@ -9,12 +9,13 @@ between them are not read again.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from branchpoint.checkpoint import Header, StoredHead, refuse_v1
-from branchpoint.errors import CorruptCheckpointError
+from branchpoint.errors import CorruptCheckpointError, DataError
 from branchpoint.storage._disk import read_at
 from branchpoint.storage._journal import (
     PREAMBLE_SIZE,
@@ -28,7 +29,7 @@ from branchpoint.storage._journal import (
     read_preamble,
     records,
 )
-from branchpoint.storage._records import Commit, peek_id, read_commit, read_header
+from branchpoint.storage._records import Commit, odd_name, peek_id, read_commit, read_header
 
 __all__ = [
     "Journal", "Place", "Standing", "parse_journal", "read_bytes", "read_end", "read_id", "read_on",
@@ -92,23 +93,17 @@ class Journal(msgspec.Struct, frozen=True):
     """What was read of a journal: its header, and commits up to the last one.
 
     Attributes:
-        bodies: The body of every record after the header that was read, and its commit; None for a
-            kind of record that this program may skip.
+        records: Every record after the header that was read, as its commit, or as its body where it is of
+            a kind that this program may skip.
+        commits: The commits among them, oldest first; the last one holds the head.
+        parts: The parts that the commits added, by name.
     """
 
     header: Header
-    bodies: list[tuple[bytes, Commit | None]]
+    records: list[Commit | bytes]
+    commits: list[Commit]
+    parts: dict[str, bytes]
     standing: Standing
-
-    @property
-    def commits(self) -> list[Commit]:
-        """The commits that were read, oldest first; the last one holds the head."""
-        return [commit for _, commit in self.bodies if commit is not None]
-
-    @property
-    def parts(self) -> dict[str, bytes]:
-        """The parts that the commits added, by digest."""
-        return {digest: part for commit in self.commits for digest, part in commit.parts.items()}
 
 
 def parse_journal(data: bytes, place: Place, size: int | None = None) -> Journal:
@@ -128,7 +123,7 @@ def parse_journal(data: bytes, place: Place, size: int | None = None) -> Journal
     if first is None:
         raise CorruptCheckpointError(f"{place}: the journal has no header; the file is kept as it is.")
     found = records(data, preamble, start=first.end, base=0, key=first.seal, where=str(place))
-    return _journal(preamble, first, list(found), len(data) if size is None else size, place)
+    return _journal(preamble, first, found, len(data) if size is None else size, place)
 
 
 def read_bytes(descriptor: int, place: Place) -> bytes:
@@ -160,7 +155,7 @@ def read_end(descriptor: int, place: Place) -> Journal:
     end = _end(descriptor, preamble, start, size, place)
     tail = data[start:end] if len(data) >= end else read_at(descriptor, start, end)
     found = records(tail, preamble, start=start, base=start, key=first.seal, where=str(place))
-    return _journal(preamble, first, list(found), size, place)
+    return _journal(preamble, first, found, size, place)
 
 
 def read_whole(descriptor: int, place: Place) -> Journal:
@@ -198,7 +193,7 @@ def read_on(descriptor: int, place: Place, seen: Standing) -> Standing | None:
         return msgspec.structs.replace(
             seen, preamble=preamble, size=size, beginning=data[: first.end], ending=b""
         )
-    now = _journal(preamble, first, found, size, place).standing
+    now = _journal(preamble, first, iter(found), size, place).standing
     return msgspec.structs.replace(now, newest=max(now.newest, seen.newest), named=seen.named)
 
 
@@ -293,24 +288,62 @@ def _preamble(data: bytes, size: int, place: Place, descriptor: int | None = Non
         raise
 
 
-def _journal(preamble: Preamble, first: Record, found: list[Record], size: int, place: Place) -> Journal:
+def _journal(preamble: Preamble, first: Record, found: Iterator[Record], size: int, place: Place) -> Journal:
     format, checkpoint_id, where = preamble.format, place.checkpoint_id, str(place)  # noqa: A001
-    header = read_header(first.body, format=format, checkpoint_id=checkpoint_id, where=where)
-    commits = [
-        read_commit(one.body, format=format, checkpoint_id=checkpoint_id, where=where) for one in found
-    ]
-    head = next((n for n in range(len(found) - 1, -1, -1) if commits[n] is not None), None)
-    if head is None or (commit := commits[head]) is None:
+    read: list[Commit | bytes] = []
+    last, end = first, first.end
+    try:
+        header = read_header(first.body, format=format, checkpoint_id=checkpoint_id, where=where)
+        for record in found:
+            end = record.end
+            commit = read_commit(record.body, format=format, checkpoint_id=checkpoint_id, where=where)
+            if commit is None:
+                read.append(record.body)
+            else:
+                read.append(commit)
+                last = record
+    except DataError:
+        for _ in found:  # damage is told before anything else
+            pass
+        raise
+    commits = [one for one in read if isinstance(one, Commit)]
+    if not commits:
         raise CorruptCheckpointError(f"{where}: the journal holds no commit; the file is kept as it is.")
     standing = Standing(
         preamble=preamble,
         header_seal=first.seal,
         generation=header.generation,
-        last=found[head].start,
-        last_seal=found[head].seal,
-        head_snapshot_id=commit.manifest.snapshot_id,
-        newest=max(one.manifest.snapshot_id for one in commits if one is not None),
-        end=found[-1].end,
+        last=last.start,
+        last_seal=last.seal,
+        head_snapshot_id=commits[-1].manifest.snapshot_id,
+        newest=max(commit.manifest.snapshot_id for commit in commits),
+        end=end,
         size=size,
     )
-    return Journal(header, [(one.body, commit) for one, commit in zip(found, commits, strict=True)], standing)
+    return Journal(header, read, commits, _merged(commits, where), standing)
+
+
+def _merged(commits: list[Commit], where: str) -> dict[str, bytes]:
+    """Return the parts of all commits, by name.
+
+    Raises:
+        CorruptCheckpointError: A name is none, or two commits give it to different bytes.
+    """
+    parts: dict[str, bytes] = {}
+    for commit in commits:
+        parts.update(commit.parts)
+    odd = odd_name(parts)
+    if odd is not None:
+        raise CorruptCheckpointError(
+            f"{where}: a part has the name {odd[:80]!a}, which is none; it was not written by branchpoint. "
+            "The file is kept as it is."
+        )
+    if len(parts) != sum(len(commit.parts) for commit in commits):
+        for commit in commits:
+            for name, part in commit.parts.items():
+                if parts[name] != part:
+                    raise CorruptCheckpointError(
+                        f"{where}: two commits give the name {name} to different parts; it was edited. "
+                        "The file is kept as it is."
+                    )
+    return parts

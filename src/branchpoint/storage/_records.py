@@ -1,32 +1,35 @@
 """What the records of a journal say: the header, the commits, and kinds that are yet to come.
 
 Envelopes are checked here: a body must be spelled exactly as this library spells it. Parts are
-carried as they are, inline, and named by the digest of their bytes.
+carried as they are, inline, each under the name it was given; what the name was made of is not asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
+from typing import NoReturn
 
 import msgspec
 
-from branchpoint import codec
 from branchpoint.checkpoint import (
     Header,
     Manifest,
+    check_manifest,
     decode_header,
     decode_manifest,
     encode_header,
-    encode_manifest,
 )
-from branchpoint.errors import CorruptCheckpointError, UnknownVersionError, quotable
+from branchpoint.errors import CorruptCheckpointError, InvalidCallError, UnknownVersionError, quotable
 from branchpoint.storage._journal import Format
 
-__all__ = ["Commit", "commit_body", "header_body", "peek_id", "read_commit", "read_header"]
+__all__ = ["Commit", "commit_body", "header_body", "odd_name", "peek_id", "read_commit", "read_header"]
+
+_NAME_CHARACTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_NAME_SIZES = frozenset(range(1, 65))
 
 
-class Commit(msgspec.Struct, frozen=True):
-    """What one commit added: a manifest, and the parts that were new."""
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """What one commit added: a manifest, and the parts that were new, by name."""
 
     manifest: Manifest
     parts: dict[str, bytes]
@@ -41,8 +44,14 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _CommitBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    manifest: Manifest
+    parts: dict[str, msgspec.Raw]
+
+
+class _CommitRaw(msgspec.Struct, frozen=True):
+    """As much of a commit's body as must be right for a fault to be found inside its manifest."""
+
     manifest: msgspec.Raw
-    parts: list[msgspec.Raw]
 
 
 class _OtherBody(msgspec.Struct, frozen=True):
@@ -56,6 +65,10 @@ _ENCODERS = {"json": msgspec.json.Encoder().encode, "msgpack": msgspec.msgpack.E
 _COMMIT = {
     "json": msgspec.json.Decoder(_CommitBody).decode,
     "msgpack": msgspec.msgpack.Decoder(_CommitBody).decode,
+}
+_COMMIT_RAW = {
+    "json": msgspec.json.Decoder(_CommitRaw).decode,
+    "msgpack": msgspec.msgpack.Decoder(_CommitRaw).decode,
 }
 _HEADER = {
     "json": msgspec.json.Decoder(_HeaderBody).decode,
@@ -75,12 +88,27 @@ def header_body(header: Header, *, format: Format) -> bytes:
     return _ENCODERS[format](_HeaderBody(msgspec.Raw(encode_header(header, format=format))))
 
 
-def commit_body(manifest: Manifest, parts: Iterable[bytes], *, format: Format) -> bytes:
-    """Return the body of a commit's record."""
-    body = _CommitBody(
-        msgspec.Raw(encode_manifest(manifest, format=format)), [msgspec.Raw(part) for part in parts]
-    )
-    return _ENCODERS[format](body)
+def commit_body(manifest: Manifest, parts: Mapping[str, bytes], *, format: Format) -> bytes:
+    """Return the body of a commit's record.
+
+    Raises:
+        InvalidCallError: A part has a name that no journal could give back.
+    """
+    odd = odd_name(parts)
+    if odd is not None:
+        raise InvalidCallError(f"a part is named by 1 to 64 letters, digits, - and _, not {odd[:80]!a}")
+    return _ENCODERS[format](_CommitBody(manifest, {name: msgspec.Raw(parts[name]) for name in parts}))
+
+
+def odd_name(names: Collection[str]) -> str | None:
+    """Return one that is not 1 to 64 letters, digits, `-` and `_`; None when there is none."""
+    if _are_plain("".join(names)) and _NAME_SIZES.issuperset(map(len, names)):
+        return None
+    return next(name for name in names if len(name) not in _NAME_SIZES or not _are_plain(name))
+
+
+def _are_plain(text: str) -> bool:
+    return text.isascii() and not text.encode("ascii").translate(None, _NAME_CHARACTERS)
 
 
 def read_header(body: bytes, *, format: Format, checkpoint_id: str, where: str) -> Header:
@@ -95,7 +123,8 @@ def read_header(body: bytes, *, format: Format, checkpoint_id: str, where: str) 
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable("header", where, error) from None  # it quotes what was stored as it is
     header = decode_header(bytes(found.header), format=format, checkpoint_id=checkpoint_id)
-    _refuse_other_spelling(body, _ENCODERS[format](found), "header", where)
+    if _ENCODERS[format](found) != body:
+        _refuse_spelling("header", where, "it was edited")
     return header
 
 
@@ -115,6 +144,8 @@ def peek_id(body: bytes, *, format: Format, where: str) -> str:
 def read_commit(body: bytes, *, format: Format, checkpoint_id: str, where: str) -> Commit | None:
     """Read a later record's body; None for a kind that this program does not know and may skip.
 
+    The names of the parts are the caller's to check, with `odd_name`, for many commits at once.
+
     Raises:
         UnknownVersionError: A newer program wrote it, and it must not be skipped.
         CorruptCheckpointError: It is no such record, or is spelled otherwise.
@@ -125,11 +156,22 @@ def read_commit(body: bytes, *, format: Format, checkpoint_id: str, where: str) 
             return None
         found = _COMMIT[format](body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_manifest(body, format, checkpoint_id)
         raise _unreadable("commit", where, error) from None
-    manifest = decode_manifest(bytes(found.manifest), format=format, checkpoint_id=checkpoint_id)
-    _refuse_other_spelling(body, _ENCODERS[format](found), "commit", where)
-    parts = [bytes(part) for part in found.parts]
-    return Commit(manifest, {codec.digest(part): part for part in parts})
+    check_manifest(found.manifest, checkpoint_id=checkpoint_id)
+    if _ENCODERS[format](found) != body:
+        _refuse_manifest(body, format, checkpoint_id)
+        _refuse_spelling("commit", where, "it names a part twice, or was edited")
+    return Commit(found.manifest, {name: bytes(part) for name, part in found.parts.items()})
+
+
+def _refuse_manifest(body: bytes, format: Format, checkpoint_id: str) -> None:
+    """Raise what is wrong with the manifest in a commit's body, if that is where the fault lies."""
+    try:
+        found = _COMMIT_RAW[format](body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return
+    decode_manifest(bytes(found.manifest), format=format, checkpoint_id=checkpoint_id)
 
 
 def _refuse_required(other: _OtherBody, where: str) -> None:
@@ -140,11 +182,10 @@ def _refuse_required(other: _OtherBody, where: str) -> None:
         )
 
 
-def _refuse_other_spelling(body: bytes, again: bytes, what: str, where: str) -> None:
-    if again != body:
-        raise CorruptCheckpointError(
-            f"{where}: the {what} record is not in canonical form; it was edited. It is kept as it is."
-        )
+def _refuse_spelling(what: str, where: str, why: str) -> NoReturn:
+    raise CorruptCheckpointError(
+        f"{where}: the {what} record is not in canonical form: {why}. It is kept as it is."
+    )
 
 
 def _unreadable(what: str, where: str, error: Exception) -> CorruptCheckpointError:

@@ -29,7 +29,7 @@ from branchpoint.codec import (
     transcode,
 )
 from branchpoint.errors import BranchpointError, CorruptCheckpointError, UnsupportedValueError
-from tests import strategies
+from branchpoint.testing import strategies
 
 BOTH = pytest.mark.parametrize("format", ["json", "msgpack"])
 OTHER: dict[Format, Format] = {"json": "msgpack", "msgpack": "json"}

@@ -4,6 +4,7 @@ import collections
 import datetime
 import decimal
 import enum
+import re
 import typing
 import uuid
 from collections.abc import Mapping, Sequence
@@ -157,7 +158,12 @@ FITS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "tp"), FITS, ids=str)
+def _named(value: object) -> str:
+    """The same in every process, as those that share the tests need it."""
+    return re.sub(" at 0x[0-9a-f]+", "", str(value))
+
+
+@pytest.mark.parametrize(("value", "tp"), FITS, ids=_named)
 def test_what_fits_already_passes_as_the_same_object(value: Any, tp: Any) -> None:
     assert convert(value, tp) is value
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from branchpoint.codec import Format, encode, encode_state, new_parts, open_dict, plain
-from tests import strategies
+from branchpoint.testing import strategies
 
 BOTH = pytest.mark.parametrize("format", ["json", "msgpack"])
 BLOB = 1024

@@ -26,7 +26,7 @@ from branchpoint.codec import (
     transcode,
 )
 from branchpoint.errors import BranchpointError, CorruptCheckpointError, UnregisteredTypeError
-from tests import strategies
+from branchpoint.testing import strategies
 
 BOTH = pytest.mark.parametrize("format", ["json", "msgpack"])
 

@@ -7,12 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from branchpoint import clock
-from branchpoint.checkpoint import Format, encode_manifest
+from branchpoint import clock, codec
+from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot, Format, Manifest, encode_manifest
+from branchpoint.checkpoint._snapshot import PartTable
 from branchpoint.errors import CheckpointConflictError, InvalidCallError, StorageError
 from branchpoint.storage import FileCheckpointStorage
 from branchpoint.storage._disk import reported
@@ -51,17 +53,61 @@ async def test_another_last_commit_of_the_same_length_is_not_taken_for_the_one_s
     assert lineage(await mine.load("order-17")) == lineage(fresh)
 
 
+def named_bytes(checkpoint: Checkpoint) -> int:
+    """How long a checkpoint's parts are, with their names and the quotes, colon and comma of each."""
+    return sum(len(name) + 4 + len(part) for name, part in checkpoint.parts.items())
+
+
 @pytest.mark.parametrize("format", ["json", "msgpack"])
 async def test_a_record_is_hardly_more_than_its_manifest_and_its_parts(runs: Path, format: Format) -> None:
     checkpoint = await grown(FileCheckpointStorage(runs, serialization_format=format), commits=1)
-    size, held = journal_of(runs).stat().st_size, sum(map(len, checkpoint.parts.values()))
+    size, held = journal_of(runs).stat().st_size, named_bytes(checkpoint)
     for n in range(200):
         await checkpoint.commit_snapshot(state(n, n=n))
     grew = journal_of(runs).stat().st_size - size
-    parts = sum(map(len, checkpoint.parts.values())) - held
+    parts = named_bytes(checkpoint) - held
     manifests = sum(len(encode_manifest(one.manifest, format=format)) for one in checkpoint.snapshots[1:])
     assert grew - parts - manifests < 200 * 50
     assert manifests < 200 * 330
+
+
+def renamed(names: Callable[[int], str], checkpoint_id: str, format: Format) -> CheckpointSnapshot:
+    """A snapshot whose parts have other names than their digests, as one that encrypts them would give."""
+    part, _ = codec.encode_state(state(1, text="x" * 300, more="y" * 300), format=format)
+    parts = {names(n): data for n, data in enumerate(codec.new_parts(part, ()).values())}
+    assert len(parts) > 2
+    manifest = Manifest(
+        snapshot_id="s1",
+        timestamp=clock.now(),
+        root=names(0),
+        boundary="edited",
+        status="idle",
+        graph_signature_hash="sig",
+    )
+    return CheckpointSnapshot(
+        checkpoint_id=checkpoint_id, manifest=manifest, table=PartTable(), format=format, new_parts=parts
+    )
+
+
+@pytest.mark.parametrize("format", ["json", "msgpack"])
+async def test_parts_keep_the_names_they_are_given(runs: Path, format: Format) -> None:
+    for n, names in enumerate((lambda n: "x" * n + "A-_0", lambda n: f"{n:064x}")):
+        storage = FileCheckpointStorage(runs, serialization_format=format)
+        snapshot = renamed(names, f"order-{n}", format)
+        await storage.commit_snapshot(create(storage, f"order-{n}"), snapshot, expected_head_snapshot_id=None)
+        for seen in (storage, FileCheckpointStorage(runs, serialization_format=format)):
+            records = await seen.load_records(f"order-{n}")
+            assert records.parts == snapshot.new_parts
+            assert records.manifests[0].root == names(0)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a.b", "é", "a\n", '"'])
+async def test_a_name_that_no_journal_could_give_back_is_refused(runs: Path, name: str) -> None:
+    storage = FileCheckpointStorage(runs)
+    snapshot = renamed(lambda n: f"{n}" if n else name, "order-17", "json")
+    with pytest.raises(InvalidCallError, match="is named by"):
+        await storage.commit_snapshot(create(storage), snapshot, expected_head_snapshot_id=None)
+    assert not runs.exists() or not list(runs.iterdir())
 
 
 async def test_a_large_header_and_a_large_last_record_are_read(runs: Path) -> None:

@@ -58,8 +58,9 @@ def read(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, A
     parts: dict[str, Any] = {}
     for body in bodies[1:]:
         raw = decode(body, type=dict[str, msgspec.Raw])["parts"]
-        for part in decode(bytes(raw), type=list[msgspec.Raw]):
-            parts[text(blake(bytes(part), 16))] = decode(part)
+        for name, part in decode(bytes(raw), type=dict[str, msgspec.Raw]).items():
+            assert name == text(blake(bytes(part), 16))
+            parts[name] = decode(part)
     return decode(bodies[0])["header"], [decode(body)["manifest"] for body in bodies[1:]], parts
 
 

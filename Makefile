@@ -5,11 +5,14 @@
 #   make check                     linters, types, layers
 #   make bench                     benchmarks           (ARGS=--quick, or ARGS="--only growth")
 #   make soak                      all tests, the property tests for much longer
+#   make servers                   what some tests need besides Python packages; they are skipped without
 #   make requirements              write the map from requirements to tests again
 #   make clean                     remove the environment and all caches
 
 VENV   ?= .venv
 ARGS   ?=
+# How many tests run at once, each in a process of its own.
+JOBS   ?= auto
 DOCS   ?=
 # The cases of other engines that the benchmarks compare with; not part of this repository.
 PEERS  ?= ../shared/bench/peers
@@ -20,13 +23,14 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python
 
 RUN   := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
+SERVERS := .servers/.set-up
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check bench soak requirements clean
+.PHONY: help setup demo test check bench soak servers requirements clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' $(MAKEFILE_LIST) | sed -n '1,9p'
+	@sed -n 's/^# \{0,1\}//p' $(MAKEFILE_LIST) | sed -n '1,10p'
 
 setup: $(STAMP)
 
@@ -41,8 +45,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(RUN) examples/document_review $(if $(DOCS),--docs "$(DOCS)") $(ARGS)
 
-test: $(STAMP)
-	$(RUN) -m pytest $(ARGS)
+# Where CI is set, what can be had of the servers is installed first.
+test: $(STAMP) $(if $(CI),$(SERVERS))
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(STAMP)
 	$(RUN) -m ruff check .
@@ -55,11 +60,19 @@ bench: $(STAMP)
 	$(RUN) benchmarks/bench.py --peers "$(PEERS)" $(ARGS)
 
 soak: $(STAMP)
-	HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(RUN) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+servers: $(STAMP)
+	@$(RUN) tests/servers/install.py
+	@touch $(SERVERS)
+
+$(SERVERS): tests/servers/install.py tests/servers/npm/package.json | $(STAMP)
+	@$(RUN) tests/servers/install.py
+	@touch $@
 
 requirements: $(STAMP)
 	$(RUN) tests/architecture/requirements_map.py
 
 clean:
-	rm -rf $(VENV) .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench .servers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

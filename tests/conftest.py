@@ -16,6 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.storages import SERVERS, close_opened, close_opened_now
+
+pytest_plugins = ["tests.servers.fixtures"]
+
 _FD_FOLDER = Path("/proc/self/fd")
 # Opened once by the interpreter or the operating system's libraries and kept for good.
 _KEPT_FILES = ("/dev/urandom", "/dev/random", "/dev/null")
@@ -51,24 +55,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_SOAK_SECONDS))
         if item.get_closest_marker("soak") is not None and not soaking:
             item.add_marker(pytest.mark.skip(reason="long; runs under `make soak`"))
-        if isinstance(item, pytest.Function) and item.get_closest_marker("leaks") is None:
+        if isinstance(item, pytest.Function):
+            # Among the arguments of the test, so that it starts before what a test leaves is looked at.
+            item.fixturenames = [*(SERVERS[name][0] for name in _on_servers(item)), *item.fixturenames]
             _account_for_tasks(item)
+
+
+def _on_servers(item: pytest.Item) -> list[str]:
+    """The backends on servers that a test is run with, by its parameters."""
+    given = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return [name for name in given if isinstance(name, str) and name in SERVERS]
 
 
 def _account_for_tasks(item: pytest.Function) -> None:
     # The loop's runner cancels leftover tasks when it closes, so they must be counted inside it.
     inner = getattr(getattr(item.obj, "hypothesis", None), "inner_test", None)
+    counts = item.get_closest_marker("leaks") is None
     if inspect.iscoroutinefunction(inner):
-        item.obj.hypothesis.inner_test = _without_leftover_tasks(inner)
+        item.obj.hypothesis.inner_test = _closing_all(inner, counts=counts)
     elif inspect.iscoroutinefunction(item.obj):
-        item.obj = _without_leftover_tasks(item.obj)
+        item.obj = _closing_all(item.obj, counts=counts)
 
 
-def _without_leftover_tasks(test: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _closing_all(test: Callable[..., Awaitable[Any]], *, counts: bool) -> Callable[..., Awaitable[Any]]:
+    """Close the storages that a test opened in the test's own loop, and let no task of it be left then."""
+
     @functools.wraps(test)
     async def counted(*args: Any, **kwargs: Any) -> Any:
         before = asyncio.all_tasks()
-        result = await test(*args, **kwargs)
+        try:
+            result = await test(*args, **kwargs)
+        finally:
+            await close_opened()
+        if not counts:
+            return result
         left: set[asyncio.Task[Any]] = set()
         for _ in range(10):  # turns of the loop, so that a task which is about to end can end
             left = {task for task in asyncio.all_tasks() - before if not task.done()}
@@ -85,9 +105,11 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """After each test, after all its fixtures: no thread and no open file that was not there before."""
     if request.node.get_closest_marker("leaks") is not None:
         yield
+        close_opened_now()
         return
     threads, files = set(threading.enumerate()), _open_files()
     yield
+    close_opened_now()
     if _new_threads(threads) or _open_files() - files:
         gc.collect()  # an object in a reference cycle closes its file only when collected
     new_files = _open_files() - files
@@ -117,6 +139,14 @@ def _open_files() -> Counter[str]:
         if kind not in _KEPT_FILES:
             names[kind] += 1
     return names
+
+
+@pytest.fixture
+def backend_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """This test's folder, in which `opener` finds the server of the backend that the test is run with."""
+    for name in _on_servers(request.node):
+        (tmp_path / "address").write_text(request.getfixturevalue(SERVERS[name][1]), encoding="utf-8")
+    return tmp_path
 
 
 @pytest.fixture

@@ -1,116 +1,183 @@
-"""States, checkpoints and storages for the tests of storages."""
+"""The storages of the tests: how each backend is opened in a folder, and closed when the test ends."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot, CheckpointStorage
+from branchpoint.checkpoint import CheckpointStorage
 from branchpoint.storage import FileCheckpointStorage, MemoryCheckpointStorage
-from tests.states import make_state, request
+from branchpoint.testing.samples import create, grown, lineage, shared
+from branchpoint.testing.samples import small_state as state
 
-Opener = Callable[[], CheckpointStorage]
-"""Opens the place a test was given: another storage object each time, on the same stored data."""
+__all__ = [
+    "BACKENDS",
+    "SCENARIOS",
+    "SERVERS",
+    "Opener",
+    "address",
+    "close_opened",
+    "close_opened_now",
+    "create",
+    "grown",
+    "lineage",
+    "memory_in",
+    "opened_in",
+    "opener",
+    "postgres_at",
+    "shared",
+    "state",
+]
+
+
+class Opener(Protocol):
+    """Opens the place a test was given: another storage object each time, on the same stored data."""
+
+    def __call__(self, **options: Any) -> CheckpointStorage:
+        """Take what the backend's class takes besides its place: `lazy_over`, `leases`, `lease_seconds`."""
+        ...
+
+
+@functools.lru_cache(8)  # a test has a folder of its own
+def memory_in(folder: Path) -> MemoryCheckpointStorage:
+    """What stands for a folder where nothing is written into it."""
+    return MemoryCheckpointStorage()
 
 
 def _memory(folder: Path) -> Opener:
-    kept = MemoryCheckpointStorage()
-    return lambda: kept
+    kept = memory_in(folder)
+
+    def opened(**options: Any) -> CheckpointStorage:
+        storage, other = MemoryCheckpointStorage(**options), copy.copy(kept)
+        other.__dict__.update({name: vars(storage)[name] for name in options})
+        return other
+
+    return opened
 
 
-def _file_json(folder: Path) -> Opener:
-    return lambda: FileCheckpointStorage(folder / "runs")
+def _file(format: Any) -> Callable[[Path], Opener]:
+    return lambda folder: (
+        lambda **options: FileCheckpointStorage(folder / "runs", serialization_format=format, **options)
+    )
 
 
-def _file_msgpack(folder: Path) -> Opener:
-    return lambda: FileCheckpointStorage(folder / "runs", serialization_format="msgpack")
+def postgres_at(place: str, **options: Any) -> Any:
+    """A storage at a place of the fixture `postgres_place`: DSN and schema, parted by a blank."""
+    from branchpoint.storage.postgres import PostgresCheckpointStorage
+
+    dsn, schema = place.split()
+    return PostgresCheckpointStorage(dsn, schema=schema, **options)
+
+
+def _postgres(format: Any) -> Callable[[Path], Opener]:
+    return lambda folder: (
+        lambda **options: postgres_at(address(folder), serialization_format=format, **options)
+    )
+
+
+def _cosmos(format: Any) -> Callable[[Path], Opener]:
+    def on(folder: Path) -> Opener:
+        from branchpoint.storage.cosmos import CosmosCheckpointStorage
+        from tests.servers.cosmos import KEY
+
+        endpoint, database, container = address(folder).split()
+        return lambda **options: CosmosCheckpointStorage(
+            endpoint, KEY, database=database, container=container, serialization_format=format, **options
+        )
+
+    return on
+
+
+def _encrypted(name: str) -> Callable[[Path], Opener]:
+    """The same place, sealed; children of a test open it with the same key."""
+
+    def on(folder: Path) -> Opener:
+        from branchpoint.storage.encrypted import EncryptedCheckpointStorage, EncryptionKeys
+
+        inner, keys = BACKENDS[name](folder), EncryptionKeys({"test": b"k" * 32})
+        return lambda **options: EncryptedCheckpointStorage(inner(**options), keys)
+
+    return on
+
+
+def _sqlite(format: Any) -> Callable[[Path], Opener]:
+    from branchpoint.storage.sqlite import SQLiteCheckpointStorage
+
+    return lambda folder: (
+        lambda **options: SQLiteCheckpointStorage(
+            folder / "runs" / "checkpoints.db", serialization_format=format, **options
+        )
+    )
 
 
 BACKENDS: dict[str, Callable[[Path], Opener]] = {
     "memory": _memory,
-    "file-json": _file_json,
-    "file-msgpack": _file_msgpack,
+    "file-json": _file("json"),
+    "file-msgpack": _file("msgpack"),
+    "sqlite-json": _sqlite("json"),
+    "sqlite-msgpack": _sqlite("msgpack"),
+    "postgres-json": _postgres("json"),
+    "postgres-msgpack": _postgres("msgpack"),
+    "cosmos-json": _cosmos("json"),
+    "cosmos-msgpack": _cosmos("msgpack"),
 }
-"""One line makes the whole contract run against another backend."""
+"""One line makes the whole contract run against another backend: the place in that folder, to be opened."""
+
+SERVERS: dict[str, tuple[str, str]] = {
+    "postgres-json": ("postgres_server", "postgres_place"),
+    "postgres-msgpack": ("postgres_server", "postgres_place"),
+    "cosmos-json": ("_cosmos", "cosmos_place"),
+    "cosmos-msgpack": ("_cosmos", "cosmos_place"),
+}
+"""For a backend on a server: the session fixture that starts it, and the one that gives an empty place.
+
+The second one's value is the address, which is written into the folder: see `address`.
+"""
+
+SCENARIOS = ("memory", "file-json", "file-msgpack", "sqlite-json")
+"""The backends that every scenario runs on; those of the storage cases run on all."""
+
+# Around each of them but memory, which the unit tests of sealing take.
+BACKENDS |= {f"encrypted-{name}": _encrypted(name) for name in BACKENDS if name != "memory"}
+SERVERS |= {f"encrypted-{name}": fixtures for name, fixtures in SERVERS.items()}
 
 
-Lazily = Callable[[int | None], CheckpointStorage]
-"""Opens one place with a given `lazy_over`: another storage object each time, on the same stored data."""
+def address(folder: Path) -> str:
+    """The address of the server that a test was given, for whoever opens that folder in whatever process."""
+    return (folder / "address").read_text(encoding="utf-8")
 
 
-def _memory_lazily(folder: Path) -> Lazily:
-    kept = MemoryCheckpointStorage()
+_opened: list[CheckpointStorage] = []
 
-    def opened(lazy_over: int | None) -> MemoryCheckpointStorage:
-        storage = MemoryCheckpointStorage(lazy_over=lazy_over)
-        storage._kept, storage._lock = kept._kept, kept._lock
+
+def opener(name: str, folder: Path) -> Opener:
+    """Return what opens a backend's place in a folder; what it opened is closed when the test ends."""
+    make = BACKENDS[name](folder)
+
+    def opened(**options: Any) -> CheckpointStorage:
+        storage = make(**options)
+        _opened.append(storage)
         return storage
 
     return opened
 
 
-def _file_json_lazily(folder: Path) -> Lazily:
-    return lambda lazy_over: FileCheckpointStorage(folder / "runs", lazy_over=lazy_over)
+def opened_in(name: str, folder: str) -> CheckpointStorage:
+    """Open a backend's place in another process; whoever asks closes it."""
+    return BACKENDS[name](Path(folder))()
 
 
-def _file_msgpack_lazily(folder: Path) -> Lazily:
-    return lambda lazy_over: FileCheckpointStorage(
-        folder / "runs", serialization_format="msgpack", lazy_over=lazy_over
-    )
+async def close_opened() -> None:
+    """Close what was opened since the last time: at the end of every test, in its own loop if it has one."""
+    while _opened:
+        await _opened.pop().aclose()
 
 
-LAZY: dict[str, Callable[[Path], Lazily]] = {
-    "memory": _memory_lazily,
-    "file-json": _file_json_lazily,
-    "file-msgpack": _file_msgpack_lazily,
-}
-"""The backends that can leave older snapshots behind when they load."""
-
-
-def state(superstep: int = 0, /, *, requests: tuple[str, ...] = (), **shared: Any) -> dict[str, Any]:
-    """A complete state after that many supersteps."""
-    return make_state(
-        superstep,
-        requests={found: request() for found in requests},
-        status="idle_with_pending_requests" if requests else "idle",
-        shared=shared,
-    )
-
-
-def shared(snapshot: CheckpointSnapshot | None) -> dict[str, Any]:
-    """The user's part of a snapshot's state."""
-    assert snapshot is not None
-    found: dict[str, Any] = snapshot.state["workflow_state"]["shared"]
-    return found
-
-
-def create(
-    storage: CheckpointStorage | None, checkpoint_id: str | None = "order-17", **more: Any
-) -> Checkpoint:
-    """A new checkpoint of a small workflow."""
-    return Checkpoint.create(
-        **{
-            "checkpoint_id": checkpoint_id,
-            "workflow_name": "orders",
-            "graph_signature_hash": "sig",
-            "signature": {"name": "orders"},
-            "checkpoint_storage": storage,
-            **more,
-        }
-    )
-
-
-async def grown(
-    storage: CheckpointStorage | None, checkpoint_id: str | None = "order-17", commits: int = 3
-) -> Checkpoint:
-    """A checkpoint with a straight line of commits."""
-    checkpoint = create(storage, checkpoint_id)
-    for n in range(commits):
-        await checkpoint.commit_snapshot(state(n, n=n))
-    return checkpoint
-
-
-def lineage(checkpoint: Checkpoint) -> list[tuple[str, str | None]]:
-    """Ids and parents, in commit order."""
-    return [(one.snapshot_id, one.parent_snapshot_id) for one in checkpoint.snapshots]
+def close_opened_now() -> None:
+    """Do so after a test that has no loop."""
+    if _opened:
+        asyncio.run(close_opened())

@@ -18,11 +18,10 @@ from branchpoint import (
     StorageError,
     WorkflowEvent,
 )
-from tests.lineage_law import LineageLaw
+from branchpoint.testing import Fault, FaultyStorage, LineageLaw
 from tests.property.errand_model import State, named, observed, turn_outputs
 from tests.property.errands import Trouble, ahead, errands
 from tests.property.lineage_model import Book, Call, Commit, Holder, Node, Report, Work
-from tests.property.shaky import Shaky
 from tests.scenario.kit import Boom, Place, place_of, turns
 
 HOLDERS = 4
@@ -59,9 +58,9 @@ class Foretelling(RuleBasedStateMachine):
     def is_stored(self) -> bool:
         return self.kind != "none"
 
-    def open(self) -> Shaky | None:
+    def open(self) -> FaultyStorage | None:
         storage = self.place.open()
-        return None if storage is None else Shaky(storage)
+        return None if storage is None else FaultyStorage(storage)
 
     def hold(self, holder: Holder, place: int | None = None) -> None:
         """Put a holder among the others; when there are enough, the one at `place` drops what it has."""
@@ -90,17 +89,21 @@ class Foretelling(RuleBasedStateMachine):
         what, where, number = mishap or ("", "", 0)
         storage = holder.cp.checkpoint_storage
         trouble = Trouble(where, number, what) if what in ("boom", "cancel") else None
-        if isinstance(storage, Shaky):
-            storage.arm((number, what))
         with ahead(trouble):
             task = asyncio.ensure_future(call())
-            if isinstance(storage, Shaky):
-                storage.cancel = task.cancel
+            if isinstance(storage, FaultyStorage):
+                faults: dict[str, Fault] = {
+                    "before": "fail",
+                    "lost": "lose",
+                    "unknown": "silence",
+                    "cancelled": lambda _: task.cancel() and None,
+                }
+                storage.arm({number: faults[what]} if what in faults else {})
             if trouble is not None:
                 trouble.cancel = task.cancel
             await asyncio.wait({task})
-        if isinstance(storage, Shaky):
-            storage.arm(None)
+        if isinstance(storage, FaultyStorage):
+            storage.arm({})
         assert holder.cp.in_use_by is None
         if task.cancelled():
             return asyncio.CancelledError()

@@ -22,7 +22,7 @@ from branchpoint import (
     StorageError,
 )
 from branchpoint.checkpoint import Origin
-from tests.lineage_law import LineageLaw
+from branchpoint.testing import LineageLaw
 from tests.profiles import brief_machine
 from tests.property.errand_model import IDLE, observed, status_of
 from tests.property.errands import EXECUTORS, LETTERS, errands

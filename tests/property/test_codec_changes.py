@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from branchpoint.codec import Format, Memo, decode, encode, new_parts
-from tests import strategies
+from branchpoint.testing import strategies
 
 FORMATS: tuple[Format, ...] = ("json", "msgpack")
 

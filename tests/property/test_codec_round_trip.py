@@ -25,7 +25,7 @@ from branchpoint.codec import (
     references,
     transcode,
 )
-from tests import strategies
+from branchpoint.testing import strategies
 
 FORMATS: tuple[Format, ...] = ("json", "msgpack")
 

@@ -11,7 +11,7 @@ import pytest
 
 from branchpoint import Checkpoint, MemoryCheckpointStorage
 from branchpoint.checkpoint import Manifest
-from tests.lineage_law import LineageLaw, assert_lineage_law
+from branchpoint.testing import LineageLaw, check_lineage_law
 from tests.property.errands import errands
 
 Doctor = Callable[[dict[str, Manifest]], None]
@@ -51,9 +51,9 @@ async def test_what_was_done_to_a_checkpoint_breaks_no_law() -> None:
     checkpoint, _ = await lived()
     storage = checkpoint.checkpoint_storage
     assert storage is not None
-    assert_lineage_law(checkpoint, await storage.load("run-1"))
+    check_lineage_law(checkpoint, await storage.load("run-1"))
     forked = await checkpoint.fork(checkpoint.snapshots[2].snapshot_id, "run-2")
-    assert_lineage_law(forked, await storage.load("run-2"))
+    check_lineage_law(forked, await storage.load("run-2"))
     law = LineageLaw()
     law.check(checkpoint)
     await checkpoint.prune([checkpoint.snapshots[0].snapshot_id, checkpoint.snapshots[4].snapshot_id])
@@ -92,7 +92,7 @@ async def test_an_envelope_that_says_something_else_breaks_it(which: str, change
         for one in checkpoint.snapshots
     ]
     with pytest.raises(AssertionError):
-        assert_lineage_law(rebuilt(checkpoint, manifests))
+        check_lineage_law(rebuilt(checkpoint, manifests))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_another_state_or_another_parent_breaks_it(which: str) -> None:
             if manifests == [one.manifest for one in checkpoint.snapshots]:
                 continue
             with pytest.raises(AssertionError):
-                assert_lineage_law(rebuilt(checkpoint, manifests))
+                check_lineage_law(rebuilt(checkpoint, manifests))
 
 
 async def test_a_time_that_is_not_in_utc_breaks_it() -> None:
@@ -119,13 +119,13 @@ async def test_a_time_that_is_not_in_utc_breaks_it() -> None:
     there = manifests[-1].timestamp.astimezone(timezone(timedelta(hours=1)))
     manifests[-1] = msgspec.structs.replace(manifests[-1], timestamp=there)
     with pytest.raises(AssertionError):
-        assert_lineage_law(rebuilt(checkpoint, manifests))
+        check_lineage_law(rebuilt(checkpoint, manifests))
 
 
 async def test_memory_and_store_that_differ_break_it() -> None:
     checkpoint, _ = await lived()
     with pytest.raises(AssertionError):
-        assert_lineage_law(
+        check_lineage_law(
             checkpoint, rebuilt(checkpoint, [one.manifest for one in checkpoint.snapshots[:-1]])
         )
 
@@ -136,7 +136,7 @@ async def test_a_snapshot_that_changes_breaks_it() -> None:
     law.check(checkpoint)
     manifests = [one.manifest for one in checkpoint.snapshots]
     manifests[-1] = msgspec.structs.replace(manifests[-1], metadata={"late": True})
-    assert_lineage_law(rebuilt(checkpoint, manifests))
+    check_lineage_law(rebuilt(checkpoint, manifests))
     with pytest.raises(AssertionError, match="not what was committed"):
         law.check(rebuilt(checkpoint, manifests))
 
@@ -146,7 +146,7 @@ async def test_ids_that_do_not_sort_break_it() -> None:
     manifests = [one.manifest for one in checkpoint.snapshots]
     manifests[-1] = msgspec.structs.replace(manifests[-1], snapshot_id="0")
     with pytest.raises(AssertionError, match="do not sort"):
-        assert_lineage_law(rebuilt(checkpoint, manifests))
+        check_lineage_law(rebuilt(checkpoint, manifests))
 
 
 async def test_a_commit_that_is_no_child_of_the_selected_head_breaks_it() -> None:

@@ -3,7 +3,7 @@
 It reads public names alone and asks nothing about what the workflow computes: it compares snapshots
 with their parents, and the checkpoint in memory with the one that storage gives.
 
-`assert_lineage_law(checkpoint, loaded)` looks at one moment. A `LineageLaw` looks at one execution again
+`check_lineage_law(checkpoint, loaded)` looks at one moment. A `LineageLaw` looks at one execution again
 and again, so that it also sees whether something that was committed ever changed.
 """
 
@@ -15,11 +15,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from branchpoint import Checkpoint, CheckpointSnapshot
-from branchpoint.checkpoint import BOUNDARIES, BUCKETS, FORMAT_VERSION, MESSAGES, Manifest, status_of
+from branchpoint.checkpoint import (
+    BOUNDARIES,
+    BUCKETS,
+    FORMAT_VERSION,
+    MESSAGES,
+    Checkpoint,
+    CheckpointSnapshot,
+    Manifest,
+    status_of,
+)
 from branchpoint.events import WorkflowEvent
 
-__all__ = ["LineageLaw", "Sight", "assert_lineage_law"]
+__all__ = ["LineageLaw", "Sight", "check_lineage_law"]
 
 _STATUS_OF_A_SUPERSTEP = {
     "superstep_completed": "in_progress",
@@ -28,15 +36,34 @@ _STATUS_OF_A_SUPERSTEP = {
 }
 
 
-def assert_lineage_law(checkpoint: Checkpoint, loaded: Checkpoint | None = None) -> None:
-    """Check one moment.
+def check_lineage_law(
+    checkpoint: Checkpoint, loaded: Checkpoint | None = None, *, one_clock: bool = True
+) -> None:
+    """Check one moment of a checkpoint: its lineage, its snapshots and what storage has of it.
+
+    It needs Python's assertions, and refuses to run without them.
 
     Args:
         checkpoint: As its holder has it. It is only read.
         loaded: The same one as storage gives it just now; left out while another writer is ahead of the
             holder. Its selected head is moved and put back.
+        one_clock: All commits were made by processes whose clocks agree, so ids sort in commit order.
+
+    Raises:
+        AssertionError: The law is broken; the message, or the line that raised it, says where.
+
+    Example:
+        >>> import asyncio
+        >>> from branchpoint.testing import check_lineage_law
+        >>> from branchpoint import WorkflowBuilder, executor
+        >>> @executor(id="echo")
+        ... async def echo(text: str) -> None: ...
+        >>> workflow = WorkflowBuilder(name="echo", start_executor=echo).build()
+        >>> checkpoint = workflow.create_checkpoint()
+        >>> _ = asyncio.run(workflow.run("hello", checkpoint=checkpoint))
+        >>> check_lineage_law(checkpoint)
     """
-    LineageLaw().check(checkpoint, loaded)
+    LineageLaw(one_clock=one_clock).check(checkpoint, loaded)
 
 
 @dataclass(frozen=True)
@@ -49,9 +76,16 @@ class Sight:
 
 
 class LineageLaw:
-    """The law for one execution, by what was seen of it so far."""
+    """The law for one execution, by what was seen of it so far.
 
-    def __init__(self) -> None:
+    Args:
+        one_clock: All commits were made by processes whose clocks agree, so ids sort in commit order.
+    """
+
+    def __init__(self, *, one_clock: bool = True) -> None:
+        if not __debug__:
+            raise RuntimeError("the lineage law is checked by assertions; run Python without -O")
+        self._one_clock = one_clock
         self._committed: dict[str, tuple[Manifest, bytes]] = {}
         self._judged: set[str] = set()
         self._told: tuple[str | None, int] = (None, 0)
@@ -59,7 +93,7 @@ class LineageLaw:
 
     def check(self, checkpoint: Checkpoint, loaded: Checkpoint | None = None) -> None:
         """Check the checkpoint as it is now, and that nothing it showed before has changed."""
-        _assert_lineage(checkpoint)
+        _assert_lineage(checkpoint, one_clock=self._one_clock)
         retained = {one.snapshot_id: one for one in checkpoint.snapshots}
         for snapshot in retained.values():
             self._assert_unchanged(snapshot, thorough=False)
@@ -69,7 +103,7 @@ class LineageLaw:
                 _assert_sound(checkpoint, snapshot)
                 _assert_step(snapshot, parent if parent is not None and parent.is_loaded else None)
         if loaded is not None:
-            _assert_lineage(loaded)
+            _assert_lineage(loaded, one_clock=self._one_clock)
             _assert_agree(checkpoint, loaded)
             for snapshot in loaded.snapshots:
                 self._assert_unchanged(snapshot, thorough=True)
@@ -93,7 +127,7 @@ class LineageLaw:
         """What a snapshot announces never changes, whatever else was pruned."""
         told = loaded.events()
         for snapshot in loaded.ancestors():
-            found = [
+            found: list[tuple[str | None, ...]] = [
                 (event.event_id, event.type, event.executor_id, event.output_id, event.request_id)
                 for event in told
                 if event.snapshot_id == snapshot.snapshot_id
@@ -132,11 +166,11 @@ class LineageLaw:
 # One moment of a lineage.
 
 
-def _assert_lineage(checkpoint: Checkpoint) -> None:
+def _assert_lineage(checkpoint: Checkpoint, *, one_clock: bool) -> None:
     snapshots, pruned = checkpoint.snapshots, checkpoint.header.pruned
     ids = [one.snapshot_id for one in snapshots]
     assert len(set(ids)) == len(ids), "two snapshots have one id"
-    assert ids == sorted(ids), "the ids do not sort by the time of their commits"
+    assert not one_clock or ids == sorted(ids), "the ids do not sort by the time of their commits"
     assert not pruned.keys() & set(ids), "a snapshot is told as pruned and is there"
     earlier: set[str] = set()
     for snapshot in snapshots:
@@ -241,6 +275,8 @@ def _assert_step(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot | None
         _assert_answers(snapshot, parent)
     elif boundary == "abandoned":
         _assert_abandoned(snapshot, parent)
+    elif boundary == "child_superstep_completed":
+        _assert_inner(snapshot, parent)
     else:
         _assert_superstep(snapshot, parent)
 
@@ -295,6 +331,33 @@ def _assert_superstep(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot) 
     received = {name for one in before["messages"]["pending"]["deliveries"] for name in one["targets"]}
     assert set(snapshot.manifest.executors) == received
     assert len(snapshot.manifest.executors) == len(received), "an executor ran twice in one superstep"
+
+
+def _assert_inner(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot) -> None:
+    """What happened inside of a child is all that happened; the parent's superstep is not over."""
+    state, before = snapshot.state, parent.state
+    assert parent.status == snapshot.status == "in_progress"
+    was_inner = parent.boundary == "child_superstep_completed"
+    cursor, cursor_before = state["workflow_state"].pop("cursor"), before["workflow_state"].pop("cursor")
+    assert cursor.pop("began") == (cursor_before["began"] if was_inner else parent.snapshot_id)
+    assert cursor["input_iteration"] == cursor_before["input_iteration"]
+    inside, inside_before = state.pop("executor_states"), before.pop("executor_states")
+    assert state == before, "a boundary inside of a child changed the parent"
+    serving = {name for one in before["messages"]["pending"]["deliveries"] for name in one["targets"]}
+    changed = {
+        name for name in inside.keys() | inside_before.keys() if inside.get(name) != inside_before.get(name)
+    }
+    assert changed <= serving, "an executor changed that had no message"
+    for name in changed:
+        assert inside[name].keys() == {"executions", "accepted"}
+        for execution in inside[name]["executions"].values():
+            assert tuple(execution) == BUCKETS
+            _assert_status(execution)
+
+
+def _assert_status(state: Mapping[str, Any]) -> None:
+    pending = state["messages"]["pending"]
+    assert state["workflow_state"]["status"] == status_of(pending["deliveries"], pending["requests"])
 
 
 def _turn(state: Mapping[str, Any]) -> int:

@@ -1,7 +1,8 @@
-"""Values that the codec keeps, for property tests: one strategy, and what "the same value" means.
+"""Strategies of hypothesis for values, states and checkpoint ids, and what "the same value" means.
 
 `values()` draws from every builtin kind and from the registered types below; those need
-`registered_types()` around the test.
+`registered_types()` around the test. `states()` and `checkpoint_ids()` are what a storage is given.
+Needs the extra `testing`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,30 @@ import msgspec
 from hypothesis import strategies as st
 
 from branchpoint.codec import isolated_registry, register_state_type
+from branchpoint.testing.samples import small_state
+
+__all__ = [
+    "ATOMS",
+    "KEYS",
+    "PLAIN_ATOMS",
+    "REGISTERED",
+    "Derived",
+    "Fixed",
+    "Item",
+    "Level",
+    "Mode",
+    "Name",
+    "Order",
+    "Pair",
+    "Point",
+    "Right",
+    "checkpoint_ids",
+    "plain_values",
+    "registered_types",
+    "same",
+    "states",
+    "values",
+]
 
 
 class Mode(enum.Enum):
@@ -235,6 +260,34 @@ def plain_values(max_leaves: int = 20) -> st.SearchStrategy[Any]:
             st.lists(inner, max_size=6), st.lists(inner, max_size=3).map(tuple), st.dictionaries(_TEXT, inner)
         ),
         max_leaves=max_leaves,
+    )
+
+
+def states(shared: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[dict[str, Any]]:
+    """Complete states that a checkpoint commits, with these shared values; by default plain ones.
+
+    Example:
+        >>> from branchpoint.testing import strategies
+        >>> found = strategies.states().example()  # doctest: +SKIP
+        >>> sorted(found)  # doctest: +SKIP
+        ['edge_states', 'executor_states', 'messages', 'workflow_state']
+    """
+    values = st.dictionaries(_TEXT, plain_values() if shared is None else shared, max_size=5)
+    asked = st.lists(st.sampled_from(["r1", "r2", "r3"]), unique=True, max_size=2)
+    return st.builds(
+        lambda superstep, requests, found: small_state(superstep, requests=requests, value=found),
+        st.integers(0, 5),
+        asked,
+        values,
+    )
+
+
+def checkpoint_ids() -> st.SearchStrategy[str]:
+    """Ids that every storage takes, and that a careless one confuses: case, Unicode form, separators, length."""
+    legal = st.characters(exclude_categories=["Cc", "Cs"])
+    near = st.text(st.sampled_from("aAäÄéE\u0301/\\.:*%_~ -#{}"), min_size=1, max_size=6)
+    return st.one_of(
+        near, st.text(legal, min_size=1, max_size=20), st.text(legal, min_size=512, max_size=512)
     )
 
 

@@ -347,7 +347,7 @@ class CheckpointConflictError(StorageError):
 
 
 class CheckpointLeasedError(CheckpointConflictError):
-    """Another process holds the lease; `retry_after` seconds from now it may be free."""
+    """Another run holds the lease, or this one's passed on; `retry_after` seconds from now it may be free."""
 
     kind = "storage.leased"
     retryable = True

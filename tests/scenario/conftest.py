@@ -10,9 +10,9 @@ from tests.scenario.kit import Place, Ticks, place_of
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, backend_folder: Path) -> Place:
     """Where the checkpoints of a scenario are kept; `every_place`, `every_storage`, `every_file` say which."""
-    return place_of(getattr(request, "param", "none"), tmp_path)
+    return place_of(getattr(request, "param", "none"), backend_folder)
 
 
 @pytest.fixture

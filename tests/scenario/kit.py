@@ -14,6 +14,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -37,8 +38,8 @@ from branchpoint import (
     handler,
     response_handler,
 )
-from branchpoint.checkpoint import StoredHead
-from tests.storages import BACKENDS
+from branchpoint.checkpoint import Lease, StoredHead
+from tests.storages import SCENARIOS, opener
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -185,11 +186,11 @@ class Place:
 
     Attributes:
         kind: `none`, or the name of a backend.
-        open: Makes another storage object on the same stored data; None for `none`.
+        open: Makes another storage object on the same stored data, with options of its class; None for `none`.
     """
 
     kind: str
-    open: Callable[[], CheckpointStorage | None]
+    open: Callable[..., CheckpointStorage | None]
     _held: dict[str, Checkpoint] = field(default_factory=dict)
 
     @property
@@ -210,17 +211,25 @@ class Place:
 
 def place_of(kind: str, folder: Path) -> Place:
     """Return the place of that kind, under a folder."""
-    return Place(kind, (lambda: None) if kind == "none" else BACKENDS[kind](folder))
+    return Place(kind, (lambda **_: None) if kind == "none" else opener(kind, folder))
 
 
-every_place = pytest.mark.parametrize("place", ["none", *BACKENDS], indirect=True)
-"""Without storage, and with every storage in every format. The argument is a `Place`."""
+every_place = pytest.mark.parametrize("place", ["none", *SCENARIOS], indirect=True)
+"""Without storage, and with every storage of the scenarios in every format. The argument is a `Place`."""
 
-every_storage = pytest.mark.parametrize("place", list(BACKENDS), indirect=True)
-"""With every storage in every format."""
+every_storage = pytest.mark.parametrize("place", list(SCENARIOS), indirect=True)
+"""With every storage of the scenarios in every format."""
 
-every_file = pytest.mark.parametrize("place", [kind for kind in BACKENDS if kind != "memory"], indirect=True)
-"""With every storage that another process can open."""
+every_file = pytest.mark.parametrize("place", [kind for kind in SCENARIOS if kind != "memory"], indirect=True)
+"""With every storage of the scenarios that another process can open."""
+
+every_backend = pytest.mark.parametrize(
+    "place", [*SCENARIOS, "postgres-json", "cosmos-json", "encrypted-sqlite-json"], indirect=True
+)
+"""With the storages of the scenarios, those on servers, and one that encrypts.
+
+Formats, and what encrypts the others, are told apart by the contract's own clauses.
+"""
 
 
 class Around(CheckpointStorage):
@@ -241,6 +250,7 @@ class Around(CheckpointStorage):
     ) -> None:
         self.inner = inner
         self.serialization_format = inner.serialization_format
+        self.leases, self.lease_seconds = inner.leases, inner.lease_seconds
         self.before = before
         self.after = after
         self.commits = 0
@@ -268,6 +278,15 @@ class Around(CheckpointStorage):
 
     async def delete(self, checkpoint_id: str) -> None:
         await self.inner.delete(checkpoint_id)
+
+    async def take_lease(self, checkpoint_id: str) -> Lease:
+        return await self.inner.take_lease(checkpoint_id)
+
+    async def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        await self.inner.renew_lease(checkpoint_id, lease)
+
+    async def end_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        await self.inner.end_lease(checkpoint_id, lease)
 
 
 async def _called(hook: Callable[[int], Any] | None, number: int) -> None:
@@ -363,8 +382,27 @@ def only_request(checkpoint: Checkpoint) -> str:
 
 
 def file_bytes(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, as bytes."""
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file below a folder, as bytes; a database as the rows that are in it, if there are any."""
+    found = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    for path in [path for path, data in found.items() if data.startswith(b"SQLite format 3")]:
+        for beside in ("-wal", "-shm", "-next", "-lock"):
+            found.pop(path.with_name(path.name + beside), None)
+        rows = _rows(path)
+        if rows:
+            found[path] = rows
+        else:
+            del found[path]
+    return {str(path): data for path, data in found.items()}
+
+
+def _rows(path: Path) -> bytes:
+    db = sqlite3.connect(path)
+    try:
+        rows = (line for line in db.iterdump() if line.startswith("INSERT"))
+        # Which numbers are taken is kept, so that none is used again.
+        return "\n".join(line for line in rows if "sqlite_sequence" not in line).encode()
+    finally:
+        db.close()
 
 
 # What a workflow is, to compare it before and after.

@@ -525,7 +525,9 @@ def test_loops_that_come_and_go_leave_memory_flat() -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [succeeds, streams, is_cancelled, is_dropped, is_broken_off], ids=lambda run: run.__name__
+    "run",
+    [succeeds, streams, is_refused, is_cancelled, is_dropped, is_broken_off],
+    ids=lambda run: run.__name__,
 )
 async def test_a_run_leaves_nothing_for_the_collector(run: Any) -> None:
     """No reference cycle: what a run held is free at once, also where the collector is switched off."""

@@ -9,7 +9,7 @@ from branchpoint import clock, codec
 from branchpoint.checkpoint import _reading
 from branchpoint.checkpoint._abandoning import abandoned_state, last_completed, unfinished_head
 from branchpoint.checkpoint._commit import commit_state, land, watched
-from branchpoint.checkpoint._contract import CheckpointStorage, refuse_stale
+from branchpoint.checkpoint._contract import CheckpointStorage, Lease, refuse_stale
 from branchpoint.checkpoint._history import History
 from branchpoint.checkpoint._hold import Guard, Hold
 from branchpoint.checkpoint._manifest import FORMAT_VERSION, Header, Manifest, Origin
@@ -169,6 +169,11 @@ class Checkpoint(CheckpointView):
         """What holds the checkpoint, in words; None when it is free."""
         return self._guard.owner
 
+    @property
+    def lease(self) -> Lease | None:
+        """The lease under which the run that holds it commits, for storages to compare; None without one."""
+        return self._guard.lease
+
     def verify_graph(
         self,
         *,
@@ -318,6 +323,8 @@ class Checkpoint(CheckpointView):
         trace: str | None,
     ) -> CheckpointSnapshot:
         """Commit for a hold of this checkpoint; the public call and every run come through here."""
+        if hold.left_lease is not None:
+            await hold.end_left_lease()
         commit = commit_state(
             self, self._history, hold, state=state, metadata=metadata, summary=summary, trace=trace
         )
@@ -370,6 +377,7 @@ class Checkpoint(CheckpointView):
             StorageError: The storage cannot prune, or failed.
         """
         with self.hold("prune()") as hold:
+            await hold.end_left_lease()
             await self.load_lineage()
             return await prune(self, self._history, hold, keep)
 

@@ -32,6 +32,7 @@ __all__ = [
     "StoredLease",
     "StoredRecords",
     "refuse_leased",
+    "refuse_lost",
     "refuse_stale",
 ]
 
@@ -51,7 +52,7 @@ class StoredRecords(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         header: From `decode_header`.
         manifests: From `decode_manifest`, in commit order; the last one is the stored head.
-        parts: Digest to bytes; needs no copy, it is not kept.
+        parts: Name to bytes; needs no copy, it is not kept.
         complete: False when older manifests, or parts, were left in storage: the head's manifest is
             there, `load_parts` fetches parts and `load_lineage` the other manifests.
         sealed: The backend has proven by checksums of its own that all this is whole and belongs to commits
@@ -198,16 +199,26 @@ class CheckpointStorage(ABC):
                 `await checkpoint.refresh()` shows which.
         """
 
-    async def load(self, checkpoint_id: str) -> Checkpoint:
+    async def load(self, checkpoint_id: str, *, expected_head_snapshot_id: str | None = None) -> Checkpoint:
         """Return the stored checkpoint, attached to this storage, with every retained branch.
 
         Made from `load_records`; bucket names, lineage and digests are checked. With `lazy_over`, parts of
         older snapshots may be left in storage, and where `load_records` leaves them, older snapshots.
         A backend that stores whole snapshots overrides this, and ends it with `Checkpoint.restore`.
 
+        A storage cannot see from inside that all of it was set back, by a restored backup for instance. Who
+        keeps the id of the last head elsewhere can ask for it.
+
+        Args:
+            checkpoint_id: What to load.
+            expected_head_snapshot_id: Load it only if exactly this is the stored head; None takes any.
+
         Raises:
             CheckpointNotFoundError: Nothing is stored under this id.
-            CorruptCheckpointError: What is stored is damaged; never an older head in silence.
+            CheckpointConflictError: The stored head is another, and the expected one is stored before it:
+                somebody committed since.
+            CorruptCheckpointError: What is stored is damaged; never an older head in silence. Or the expected
+                head is not stored: the store was set back, or a prune removed it.
             UnknownVersionError: It was written by a newer version, or by Agent Framework's version 1.
             InvalidCallError: The id is none that a storage could keep.
             StorageError: It could not be read.
@@ -215,11 +226,14 @@ class CheckpointStorage(ABC):
         from branchpoint.checkpoint._restoring import restored  # it is built on this file
 
         check_id(checkpoint_id)
+        expected = expected_head_snapshot_id
+        if expected is not None:
+            check_id(expected, "expected_head_snapshot_id")
         if not instruments:
-            return await restored(self, checkpoint_id)
+            return await restored(self, checkpoint_id, expected)
         known = {"checkpoint_id": checkpoint_id, "storage": type(self).__name__, "head_snapshot_id": None}
         with instrumented("load", known) as info:
-            loaded = await restored(self, checkpoint_id)
+            loaded = await restored(self, checkpoint_id, expected)
             info["head_snapshot_id"] = loaded.head_snapshot_id
             return loaded
 
@@ -312,7 +326,7 @@ class CheckpointStorage(ABC):
         Args:
             header: The header to store, with the raised generation.
             keep: Ids of the snapshots that stay, in commit order; the head is among them.
-            parts: Digests of all parts that those snapshots need.
+            parts: Names of all parts that those snapshots need.
 
         Raises:
             CheckpointConflictError: The head or the generation is stale; nothing is removed.
@@ -339,16 +353,17 @@ class CheckpointStorage(ABC):
         the short lock or in the transaction of its own.
 
         Raises:
-            CheckpointLeasedError: Another holds it; `retry_after` says for how long at most.
+            CheckpointLeasedError: Another holds it; `retry_after` says for how long at most. See
+                `refuse_leased`.
             StorageError: This backend has no leases.
         """
         raise self._unsupported("take_lease")
 
     async def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
-        """Let a lease last `lease_seconds` from now, also one that has expired and that nobody took since.
+        """Let a lease last `lease.seconds` from now, also one that has expired and that nobody took since.
 
         Raises:
-            CheckpointLeasedError: It passed on to another, or was removed.
+            CheckpointLeasedError: It passed on to another, or was removed; see `refuse_lost`.
             StorageError: This backend has no leases.
         """
         raise self._unsupported("renew_lease")
@@ -442,3 +457,19 @@ def refuse_leased(checkpoint_id: str, *, held: Lease | None, stored: StoredLease
         "after refresh()",
         retry_after=left,
     )
+
+
+def refuse_lost(checkpoint_id: str, *, lease: Lease, stored: StoredLease | None) -> None:
+    """Compare a lease that is to be renewed with the one that is stored; the one wording of a lost one.
+
+    Raises:
+        CheckpointLeasedError: It passed on to another, or was removed.
+    """
+    if stored is None:
+        raise CheckpointLeasedError(
+            f"checkpoint {checkpoint_id!r} is no longer leased by this run: its lease was removed, with the "
+            "checkpoint or alone, or it expired and another run has ended since. Nothing more is persisted; "
+            "load the checkpoint again",
+            retry_after=0.0,
+        )
+    refuse_leased(checkpoint_id, held=lease, stored=stored)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ from branchpoint.errors import CheckpointInUseError
 
 if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
+    from branchpoint.checkpoint._contract import Lease
     from branchpoint.checkpoint._snapshot import CheckpointSnapshot
     from branchpoint.checkpoint._state import Summary
     from branchpoint.codec import Level
@@ -34,6 +36,10 @@ class Guard:
         self._closing = False
         self._ticket: object | None = None
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        #: The lease under which whoever has it commits.
+        self.lease: Lease | None = None
+        #: One that was not given back when the guard was.
+        self.left: Lease | None = None
 
     @property
     def owner(self) -> str | None:
@@ -92,6 +98,12 @@ class Guard:
             if self._token is _LEFT:
                 self._free()
 
+    def put_lease(self, token: object, lease: Lease | None) -> None:
+        """Say under which lease the holder commits; a token that is not in force changes nothing."""
+        with self._lock:
+            if token is self._token:
+                self.lease = lease
+
     def mark_closing(self, token: object) -> None:
         """Say that the holder is only cleaning up, so that the next one may wait for it."""
         with self._lock:
@@ -128,6 +140,8 @@ class Guard:
     def _free(self) -> None:
         self._token = None
         self._owner = ""
+        if self.lease is not None:
+            self.lease, self.left = None, self.lease
         waiting, self._waiting = self._waiting, []
         for loop, freed in waiting:
             if not loop.is_closed():
@@ -190,6 +204,8 @@ class Hold:
         self._token = token
         #: What the codec remembers of the state committed last, so that it looks at changes only.
         self.memo: Level | None = None
+        #: Set when its lease passed on: what to say, and `retry_after`. Nothing is committed any more.
+        self.lost: tuple[str, float | None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +225,31 @@ class Hold:
     def mark_closing(self) -> None:
         """Say that this run is only cleaning up: `take_hold` waits for it instead of being refused."""
         self._guard.mark_closing(self._token)
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease under which it commits; None without one."""
+        return self._guard.lease
+
+    @lease.setter
+    def lease(self, lease: Lease | None) -> None:
+        self._guard.put_lease(self._token, lease)
+
+    @property
+    def left_lease(self) -> Lease | None:
+        """A lease that an earlier holder of this object took and could not give back."""
+        return self._guard.left
+
+    async def end_left_lease(self) -> None:
+        """Give back the lease that was left: it would stand in the way of this object itself.
+
+        Where that fails again it expires by itself, and is tried once more by the next holder.
+        """
+        left, storage = self._guard.left, self._checkpoint.checkpoint_storage
+        if left is not None and storage is not None:
+            with suppress(Exception):
+                await storage.end_lease(self._checkpoint.checkpoint_id, left)
+                self._guard.left = None
 
     def committing(self) -> Committing:
         """Return the one commit of this hold that is about to be made; for the commit path alone."""

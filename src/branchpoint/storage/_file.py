@@ -18,10 +18,12 @@ from branchpoint.checkpoint import (
     CheckpointStorage,
     Format,
     Header,
+    Lease,
     Status,
     StoredHead,
     StoredRecords,
     check_lazy_over,
+    check_lease_seconds,
     parts_below,
 )
 from branchpoint.errors import InvalidCallError
@@ -62,15 +64,19 @@ class FileCheckpointStorage(CheckpointStorage):
             are there after a load.
         commit_thread: False commits on the event loop's own thread, which stands still meanwhile: quicker
             for a program that runs one checkpoint at a time, wrong for a server. Everything else is the same.
+        leases: Whether a run takes a lease, a small file beside the journal, so that no other process on this
+            machine runs the same checkpoint meanwhile. All who use the folder agree on it.
+        lease_seconds: How long a lease lasts that nobody renews, by the clock of the machine.
         disk: How bytes are written; replaced only by tests of disks that fail.
 
     Raises:
-        InvalidCallError: The format is another, or `lazy_over` is no number of bytes.
+        InvalidCallError: The format is another, `lazy_over` is no number of bytes, or `lease_seconds` no
+            number of seconds.
         StorageError: The platform has no `flock`.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {"load_head", "list_checkpoints", "prune", "load_parts"}
+        {"load_head", "list_checkpoints", "prune", "load_parts", "lease"}
     )
 
     def __init__(
@@ -80,6 +86,8 @@ class FileCheckpointStorage(CheckpointStorage):
         serialization_format: Format = "json",
         lazy_over: int | None = None,
         commit_thread: bool = True,
+        leases: bool = False,
+        lease_seconds: float = 30.0,
         disk: Disk | None = None,
     ) -> None:
         require_locks()
@@ -90,8 +98,12 @@ class FileCheckpointStorage(CheckpointStorage):
         self.serialization_format = serialization_format
         self.lazy_over = check_lazy_over(lazy_over)
         self.commit_waits = commit_thread
+        self.leases = leases
+        self.lease_seconds = check_lease_seconds(lease_seconds)
         # Absolute, so that a later change of the working folder moves nothing.
-        self._folder = Folder(Path(path).absolute(), serialization_format, Disk() if disk is None else disk)
+        self._folder = Folder(
+            Path(path).absolute(), serialization_format, Disk() if disk is None else disk, leases=leases
+        )
 
     @property
     def path(self) -> Path:
@@ -118,6 +130,7 @@ class FileCheckpointStorage(CheckpointStorage):
         Raises:
             CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
                 was deleted; nothing is persisted.
+            CheckpointLeasedError: Another's lease is in force; nothing is persisted.
             CorruptCheckpointError: The journal is damaged in its header, its last commit, or anywhere
                 that this object has not read before; it is left as it is.
             InvalidCallError: The journal is of the other format.
@@ -132,6 +145,7 @@ class FileCheckpointStorage(CheckpointStorage):
             header=lambda: checkpoint.header,
             generation=checkpoint.generation,
             expected_head_snapshot_id=expected_head_snapshot_id,
+            lease=checkpoint.lease if self.leases else None,
         )
         if self.commit_waits:
             await asyncio.to_thread(commit)
@@ -235,6 +249,7 @@ class FileCheckpointStorage(CheckpointStorage):
 
         Raises:
             CheckpointConflictError: The head or the generation is stale; nothing is removed.
+            CheckpointLeasedError: Another's lease is in force; nothing is removed.
             CorruptCheckpointError: The journal is damaged; it is left as it is.
             StorageError: The disk refused; the old journal is there, or the new one as a whole if
                 only its name could not be made durable, which the next commit or prune makes up for.
@@ -245,4 +260,37 @@ class FileCheckpointStorage(CheckpointStorage):
             keep=keep,
             parts=parts,
             expected_head_snapshot_id=expected_head_snapshot_id,
+            lease=checkpoint.lease if self.leases else None,
         )
+
+    async def take_lease(self, checkpoint_id: str) -> Lease:
+        """Take the lease of a checkpoint, stored or not.
+
+        A lease file that a power cut tore, or that is none of this checkpoint, leases nothing.
+
+        Raises:
+            CheckpointLeasedError: Another's is in force.
+            InvalidCallError: The id is none that a storage could keep.
+            UnknownVersionError: A newer version wrote the one that is there.
+            StorageError: The disk refused.
+        """
+        return await asyncio.to_thread(self._folder.take_lease, checkpoint_id, self.lease_seconds)
+
+    async def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Let a lease last from now.
+
+        Raises:
+            CheckpointLeasedError: It passed on to another, or was removed.
+            InvalidCallError: The id is none that a storage could keep.
+            StorageError: The disk refused; the lease is as it was.
+        """
+        await asyncio.to_thread(self._folder.renew_lease, checkpoint_id, lease)
+
+    async def end_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Remove a lease; one that passed on stays with its holder.
+
+        Raises:
+            InvalidCallError: The id is none that a storage could keep.
+            StorageError: The disk refused; the lease expires.
+        """
+        await asyncio.to_thread(self._folder.end_lease, checkpoint_id, lease)

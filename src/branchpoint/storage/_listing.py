@@ -1,8 +1,9 @@
-"""One page of a listing, cut the same way by every backend that lists in memory."""
+"""One page of a listing, cut the same way by every backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from branchpoint.checkpoint import CheckpointInfo, Status
@@ -45,12 +46,18 @@ class Page:
 
     def of(self, lines: Iterable[CheckpointInfo]) -> list[CheckpointInfo]:
         """Return the lines that pass the filters and sort after `after`, by id, at most `limit` of them."""
-        found = [
+        return sorted(self._passing(lines), key=lambda line: line.checkpoint_id)[: self._limit]
+
+    def first_of(self, lines: Iterable[CheckpointInfo]) -> list[CheckpointInfo]:
+        """Do the same with lines that come by id, and ask for no more of them than it takes."""
+        return list(itertools.islice(self._passing(lines), self._limit))
+
+    def _passing(self, lines: Iterable[CheckpointInfo]) -> Iterator[CheckpointInfo]:
+        return (
             line
             for line in lines
             if (self._after is None or line.checkpoint_id > self._after) and line.matches(**self._filters)
-        ]
-        return sorted(found, key=lambda line: line.checkpoint_id)[: self._limit]
+        )
 
 
 def _is_labels(metadata: object) -> bool:

@@ -13,17 +13,21 @@ from branchpoint.checkpoint import (
     CheckpointSnapshot,
     CheckpointStorage,
     Header,
+    Lease,
+    LeaseRecord,
     Manifest,
     Status,
     StoredHead,
     StoredRecords,
     check_id,
     check_lazy_over,
+    check_lease_seconds,
     decode_header,
     decode_manifest,
     encode_header,
     encode_manifest,
     parts_below,
+    refuse_leased,
     refuse_stale,
 )
 from branchpoint.errors import CheckpointNotFoundError
@@ -58,19 +62,26 @@ class MemoryCheckpointStorage(CheckpointStorage):
     Args:
         lazy_over: How many bytes of parts a loaded checkpoint may hold at first; older snapshots beyond
             that come when they are needed, as with `FileCheckpointStorage`. None: all are there.
+        leases: Whether a run takes a lease, so that nobody else runs the same checkpoint meanwhile.
+        lease_seconds: How long a lease lasts that nobody renews.
 
     Raises:
-        InvalidCallError: `lazy_over` is no number of bytes.
+        InvalidCallError: `lazy_over` is no number of bytes, or `lease_seconds` no number of seconds.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {"load_head", "list_checkpoints", "prune", "load_parts"}
+        {"load_head", "list_checkpoints", "prune", "load_parts", "lease"}
     )
 
-    def __init__(self, *, lazy_over: int | None = None) -> None:
+    def __init__(
+        self, *, lazy_over: int | None = None, leases: bool = False, lease_seconds: float = 30.0
+    ) -> None:
         self.lazy_over = check_lazy_over(lazy_over)
+        self.leases = leases
+        self.lease_seconds = check_lease_seconds(lease_seconds)
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
+        self._leases: dict[str, LeaseRecord] = {}
 
     def __repr__(self) -> str:
         with self._lock:
@@ -88,6 +99,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
         Raises:
             CheckpointConflictError: The expected head or the generation is stale, or the checkpoint
                 was deleted; nothing is kept.
+            CheckpointLeasedError: Another's lease is in force; nothing is kept.
         """
         checkpoint_id, parts = checkpoint.checkpoint_id, snapshot.new_parts
         manifest = encode_manifest(snapshot.manifest, format="json")
@@ -95,6 +107,8 @@ class MemoryCheckpointStorage(CheckpointStorage):
             kept = self._kept.get(checkpoint_id)
             if kept is not None and snapshot.snapshot_id in kept.manifests:
                 return  # an earlier reply was lost
+            if self.leases:
+                self._refuse_leased(checkpoint)
             refuse_stale(
                 checkpoint_id,
                 expected_head_snapshot_id=expected_head_snapshot_id,
@@ -134,6 +148,7 @@ class MemoryCheckpointStorage(CheckpointStorage):
         check_id(checkpoint_id)
         with self._lock:
             self._kept.pop(checkpoint_id, None)
+            self._leases.pop(checkpoint_id, None)
 
     async def load_head(self, checkpoint_id: str) -> StoredHead:
         """Return the kept head and generation.
@@ -188,12 +203,15 @@ class MemoryCheckpointStorage(CheckpointStorage):
 
         Raises:
             CheckpointConflictError: The head or the generation is stale; nothing is removed.
+            CheckpointLeasedError: Another's lease is in force; nothing is removed.
         """
         raised = encode_header(header, format="json")
         with self._lock:
             kept = self._kept.get(header.checkpoint_id)
             if kept is not None and kept.header == raised and list(kept.manifests) == list(keep):
                 return  # an earlier reply was lost
+            if self.leases:
+                self._refuse_leased(checkpoint)
             refuse_stale(
                 header.checkpoint_id,
                 expected_head_snapshot_id=expected_head_snapshot_id,
@@ -217,6 +235,50 @@ class MemoryCheckpointStorage(CheckpointStorage):
         with self._lock:
             parts = dict(self._find(checkpoint_id).parts)
         return parts_below(digests, parts, format="json")
+
+    async def take_lease(self, checkpoint_id: str) -> Lease:
+        """Take the lease of a checkpoint, kept or not.
+
+        Raises:
+            CheckpointLeasedError: Another's is in force.
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            record = LeaseRecord.taken(
+                checkpoint_id, self._leases.get(checkpoint_id), seconds=self.lease_seconds
+            )
+            self._leases[checkpoint_id] = record
+        return record.lease
+
+    async def renew_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Let a lease last from now.
+
+        Raises:
+            CheckpointLeasedError: It passed on to another, or was removed.
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            stored = self._leases.get(checkpoint_id)
+            self._leases[checkpoint_id] = LeaseRecord.renewed(checkpoint_id, stored, lease)
+
+    async def end_lease(self, checkpoint_id: str, lease: Lease) -> None:
+        """Remove a lease; one that passed on stays with its holder.
+
+        Raises:
+            InvalidCallError: The id is none that a storage could keep.
+        """
+        check_id(checkpoint_id)
+        with self._lock:
+            stored = self._leases.get(checkpoint_id)
+            if stored is not None and stored.token == lease.token:
+                del self._leases[checkpoint_id]
+
+    def _refuse_leased(self, checkpoint: Checkpoint) -> None:
+        stored = self._leases.get(checkpoint.checkpoint_id)
+        if stored is not None:
+            refuse_leased(checkpoint.checkpoint_id, held=checkpoint.lease, stored=stored.as_of_now())
 
     def _find(self, checkpoint_id: str) -> _Kept:
         kept = self._kept.get(checkpoint_id)

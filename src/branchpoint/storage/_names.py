@@ -18,9 +18,10 @@ import re
 
 from branchpoint.checkpoint import check_id
 
-__all__ = ["SUFFIX", "file_name", "stripe", "stripe_of_temporary", "temporary_name"]
+__all__ = ["SUFFIX", "file_name", "lease_name", "stripe", "stripe_of_temporary", "temporary_name"]
 
 SUFFIX = ".journal"
+_LEASE = ".lease"
 
 # `~` and what follows it can not come from a plain id, so the three kinds of names never meet.
 _CAPITALS = "~u"
@@ -37,6 +38,15 @@ def file_name(checkpoint_id: str) -> str:
         InvalidCallError: No storage could keep this id; see `branchpoint.checkpoint.check_id`.
     """
     return _stem(check_id(checkpoint_id)) + SUFFIX
+
+
+def lease_name(checkpoint_id: str) -> str:
+    """Return the name of the file that holds this checkpoint's lease; no journal has it, whatever its id.
+
+    Raises:
+        InvalidCallError: No storage could keep this id.
+    """
+    return _stem(check_id(checkpoint_id)) + _LEASE
 
 
 def stripe(checkpoint_id: str, stripes: int) -> int:

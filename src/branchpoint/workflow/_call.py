@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from branchpoint.checkpoint import Checkpoint, Hold
 from branchpoint.engine import Channel, Finished, Runner, RunRequest, ended
 from branchpoint.errors import CheckpointInUseError
+from branchpoint.workflow._leased import leased
 from branchpoint.workflow._underway import UNDER_WAY
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Call:
         self.limit = limit
 
     async def start(self) -> Started:
-        """Take the checkpoint and start the run in a task of its own.
+        """Take the checkpoint and start the run in a task of its own; the task takes the lease first.
 
         Raises:
             CheckpointInUseError: Another run holds the checkpoint; no handler was entered.
@@ -45,7 +46,13 @@ class Call:
                 f"checkpoint {checkpoint.checkpoint_id!r}", checkpoint.checkpoint_id, self.limit
             )
         runner = Runner(self.graph, self.request, channel, checkpoint, hold)
-        task = asyncio.get_running_loop().create_task(runner.run(), name=channel.where)
+        storage = None if checkpoint is None else checkpoint.checkpoint_storage
+        if storage is None or not storage.leases:
+            run = runner.run()
+        else:
+            assert checkpoint is not None and hold is not None
+            run = leased(storage, checkpoint.checkpoint_id, hold, runner.run)
+        task = asyncio.get_running_loop().create_task(run, name=channel.where)
         return Started(channel, task, hold)
 
     async def _taken(self, checkpoint: Checkpoint, owner: str) -> Hold:

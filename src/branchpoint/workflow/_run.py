@@ -85,10 +85,13 @@ class PendingRun(Coroutine[Any, Any, WorkflowRunResult]):
             with suppress(asyncio.CancelledError):  # the first one is the one that is raised
                 await started.stop()
             raise
-        finished = started.task.result()
-        return WorkflowRunResult(
-            started.channel.take(), finished, include_status_events=self._include_status_events
-        )
+        try:
+            finished = started.task.result()
+            return WorkflowRunResult(
+                started.channel.take(), finished, include_status_events=self._include_status_events
+            )
+        finally:
+            del started  # its task holds what it raised, which holds this frame
 
 
 class WorkflowRunStream:

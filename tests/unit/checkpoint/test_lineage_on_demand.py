@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import ClassVar
 
 import msgspec
@@ -30,6 +30,13 @@ class DistantStorage(MemoryCheckpointStorage):
         super().__init__(lazy_over=0)
         self.newest = newest
         self.asked: list[str] = []
+        self.before: dict[str, Callable[[], Awaitable[object]]] = {}
+
+    async def meanwhile(self, what: str) -> None:
+        """Let something happen after a lineage was read, and before parts are."""
+        happens = self.before.pop(what, None)
+        if happens is not None:
+            await happens()
 
     async def load_records(self, checkpoint_id: str) -> StoredRecords:
         self.asked.append("records")
@@ -39,10 +46,13 @@ class DistantStorage(MemoryCheckpointStorage):
 
     async def load_lineage(self, checkpoint_id: str) -> StoredRecords:
         self.asked.append("lineage")
-        return msgspec.structs.replace(await super().load_records(checkpoint_id), parts={})
+        found = msgspec.structs.replace(await super().load_records(checkpoint_id), parts={})
+        await self.meanwhile("lineage")
+        return found
 
     async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
         self.asked.append("parts")
+        await self.meanwhile("parts")
         kept = await super().load_parts(checkpoint_id, digests)
         return {digest: kept[digest] for digest in digests if digest in kept}
 
@@ -158,6 +168,43 @@ async def test_later_commits_of_another_writer_do_not_show() -> None:
     assert lineage(lazy) == lineage(whole)
     with pytest.raises(CheckpointConflictError):
         await lazy.commit_snapshot(state(9, by="lazy"))
+
+
+async def test_what_this_object_learns_while_its_lineage_is_fetched_is_not_lost() -> None:
+    """A lineage that was read before a refresh has not what was committed between, and is read again."""
+    storage = DistantStorage()
+    whole, mine = await branched(storage), await storage.load("order-17")
+
+    async def overtaken() -> None:
+        for n in range(3):
+            await whole.commit_snapshot(state(n, later=n))
+        await mine.refresh()
+
+    storage.before["lineage"] = overtaken
+    await mine.load_lineage()
+    assert lineage(mine) == lineage(whole)
+    assert [one.snapshot_id for one in mine.ancestors()] == [one.snapshot_id for one in whole.ancestors()]
+
+    mine = await storage.load("order-17")
+    storage.before["lineage"] = lambda: mine.commit_snapshot(state(0))
+    await mine.load_lineage()
+    assert [one.snapshot_id for one in mine.snapshots[:-1]] == [one.snapshot_id for one in whole.snapshots]
+
+    mine = await storage.load("order-17")
+    storage.before["lineage"] = mine.prune
+    await mine.load_lineage()
+    assert [one.snapshot_id for one in mine.snapshots] == [mine.head_snapshot_id]
+
+
+async def test_what_this_object_prunes_while_it_is_fetched_is_not_called_damaged() -> None:
+    storage = DistantStorage()
+    await branched(storage)
+    mine = await storage.load("order-17")
+    await mine.load_lineage()
+    first = mine.snapshots[0].snapshot_id
+    storage.before["parts"] = mine.prune
+    with pytest.raises(SnapshotNotFoundError, match=first):
+        await mine.load_snapshot(first)
 
 
 async def test_a_prune_elsewhere_conflicts() -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from workloads import message
 
@@ -27,7 +27,7 @@ from branchpoint import (
     state,
 )
 
-__all__ = ["DIMENSIONS", "Bed", "Dimension", "Reading"]
+__all__ = ["DIMENSIONS", "ENDLESS", "Bed", "Dimension", "Measured", "Reading"]
 
 ENDLESS = 10_000_000
 Context = WorkflowContext[int, int]
@@ -118,6 +118,18 @@ class Bed:
         return self.check(stored.head_snapshot.state, self.ticks)
 
 
+class Measured(Protocol):
+    """What has grown, and can be measured again and again."""
+
+    async def measure(self, warm: int, ticks: int) -> Reading:
+        """Return what a superstep costs now."""
+        ...
+
+    async def is_right(self) -> bool:
+        """Say whether storage has what the last measurement should have left."""
+        ...
+
+
 @dataclass(frozen=True)
 class Dimension:
     """One way to grow.
@@ -128,14 +140,16 @@ class Dimension:
         make: Makes the bed of a size, in a folder or in memory.
         per: What a reading is divided by, for a size.
         ticks: How many ticks a measurement takes.
+        places: Where it is measured; only in memory there is no folder.
     """
 
     name: str
     sizes: tuple[int, ...]
     base: int
-    make: Callable[[int, Path | None], Awaitable[Bed]]
+    make: Callable[[int, Path | None], Awaitable[Measured]]
     per: Callable[[int], int] = lambda size: 1
     ticks: int = 30
+    places: tuple[str, ...] = ("memory", "file")
 
 
 # The executors of the beds.

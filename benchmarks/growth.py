@@ -1,4 +1,4 @@
-"""How the cost of a superstep grows with what there is already, in memory and in files.
+"""How the cost of a superstep grows with what there is already, in memory, in files and in SQLite.
 
 Each dimension has one bed for each size. Within a round the sizes take turns, and a ratio is the median
 over the rounds of a size's cost over that of the base size in the same round. All in one process; the
@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from beds import DIMENSIONS, Bed, Dimension, Reading
+from beds import Dimension, Measured, Reading
+from resuming import ALL
 from workloads import CASES, Data, Task, message, small_state
 
 WARM = 4
-PLACES = ("memory", "file")
 
 
 async def grow(
@@ -30,9 +30,9 @@ async def grow(
 ) -> list[dict[str, Any]]:
     """Measure one dimension in one place; one row for each size up to `most`."""
     sizes = [size for size in dimension.sizes if size <= most]
-    beds: dict[int, Bed] = {}
+    beds: dict[int, Measured] = {}
     for size in sizes:
-        beds[size] = await dimension.make(size, _made(folder / str(size)) if place == "file" else None)
+        beds[size] = await dimension.make(size, None if place == "memory" else _made(folder / str(size)))
     readings: dict[int, list[Reading]] = {size: [] for size in sizes}
     for _ in range(rounds):
         for size, bed in beds.items():
@@ -90,17 +90,17 @@ async def _peak_here(count: int) -> dict[str, Any]:
 
 async def measure(base: Path, *, quick: bool) -> dict[str, Any]:
     """Return the rows of every dimension in every place, and those of memory."""
-    rounds, most = (3, 1_000) if quick else (7, 10_000)
+    rounds, most = (3, 1_000) if quick else (7, 50_000)
     rows: list[dict[str, Any]] = []
-    for number, dimension in enumerate(DIMENSIONS):
-        for place in PLACES:
+    for number, dimension in enumerate(ALL):
+        for place in dimension.places:
             with tempfile.TemporaryDirectory(dir=base) as folder:
                 grown = await grow(dimension, place, Path(folder), rounds=rounds, most=most)
             rows += grown
             told = ", ".join(
                 f"{row['size']}: {row['microseconds']:.0f} us x{row['ratio']:.2f}" for row in grown
             )
-            print(f"  {number + 1}/{len(DIMENSIONS)} {dimension.name} ({place}): {told}", file=sys.stderr)
+            print(f"  {number + 1}/{len(ALL)} {dimension.name} ({place}): {told}", file=sys.stderr)
     counts = (500, 1_000, 2_000) if quick else (500, 1_000, 2_000, 4_000)
     return {"rows": rows, "rounds": rounds, "peaks": [peak(count) for count in counts]}
 

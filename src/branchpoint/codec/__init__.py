@@ -23,13 +23,16 @@ from branchpoint.codec._api import (
 from branchpoint.codec._convert import convert
 from branchpoint.codec._copy import copy_value
 from branchpoint.codec._fingerprint import fingerprint
+from branchpoint.codec._foreign import ForeignRegistry, expect_registry
 from branchpoint.codec._format import Format
 from branchpoint.codec._frame import Frame, Level, Settled
 from branchpoint.codec._memo import Memo
 from branchpoint.codec._parts import Encoded, Part, digest, new_parts
 from branchpoint.codec._registry import (
+    TypeEntry,
     is_registered,
     isolated_registry,
+    join_registry,
     register_state_type,
     registered_type,
     type_id_of,
@@ -39,12 +42,14 @@ from branchpoint.codec._wire import from_json, json_schema, to_json
 
 __all__ = [
     "Encoded",
+    "ForeignRegistry",
     "Format",
     "Frame",
     "Level",
     "Memo",
     "Part",
     "Settled",
+    "TypeEntry",
     "comparison_digest",
     "convert",
     "copy_value",
@@ -53,10 +58,12 @@ __all__ = [
     "digest",
     "encode",
     "encode_state",
+    "expect_registry",
     "fingerprint",
     "from_json",
     "is_registered",
     "isolated_registry",
+    "join_registry",
     "json_schema",
     "new_parts",
     "open_dict",

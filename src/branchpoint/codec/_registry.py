@@ -10,12 +10,12 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
-from branchpoint.codec import _defaults, _pydantic
+from branchpoint.codec import _defaults, _foreign, _pydantic
 from branchpoint.codec._tags import BUILTIN_TAGS, BUILTIN_TYPES
 from branchpoint.errors import DefinitionError, UnregisteredTypeError
 
@@ -66,6 +66,8 @@ by_id: dict[str, TypeEntry] = {}
 derived: dict[type[Any], TypeEntry] = {}
 named: dict[str, TypeEntry] = {}
 _lock = threading.RLock()
+# What a room registers when it is imported, which is once: `isolated_registry` leaves it.
+_lasting: set[type[Any]] = set()
 
 
 @overload
@@ -230,6 +232,8 @@ def _register(
         _forget()
         by_type[cls] = entry
         by_id[identifier] = entry
+        for registry in _foreign.joined:
+            registry.registered(entry)
 
 
 def _default_codec(cls: type[Any], name: str) -> tuple[Kind, Callable[[Any], Any], Callable[[Any], Any]]:
@@ -274,6 +278,8 @@ def entry_for_type(cls: type[Any]) -> TypeEntry | None:
     A parametrised pydantic model is found when its origin is registered.
     """
     entry = by_type.get(cls)
+    if entry is None and _foreign.expected and _foreign.call_in():
+        entry = by_type.get(cls)
     if entry is None and "pydantic" in sys.modules:
         entry = derived.get(cls)
         if entry is None and _pydantic.parameters(cls)[0] is not None:
@@ -281,18 +287,36 @@ def entry_for_type(cls: type[Any]) -> TypeEntry | None:
 
             with _lock:
                 entry = derive(cls)
-    return entry
+    return _foreign.find_by_type(cls) if entry is None and _foreign.joined else entry
 
 
 def entry_for_id(type_id: str) -> TypeEntry | None:
     """Return the entry with this type id, or None."""
     entry = by_id.get(type_id) or named.get(type_id)
+    if entry is None and _foreign.expected and _foreign.call_in(type_id):
+        entry = by_id.get(type_id)
     if entry is None and type_id.endswith("]"):
         from branchpoint.codec._generics import derive_id
 
         with _lock:
             entry = derive_id(type_id)
-    return entry
+    return _foreign.find_by_id(type_id) if entry is None and _foreign.joined else entry
+
+
+def join_registry(package: str, registry: _foreign.ForeignRegistry, lasting: Iterable[type[Any]]) -> None:
+    """Work with the registry of another package from now on; for the room that knows the package.
+
+    Args:
+        package: Its name, as it was expected.
+        registry: Asked for what is not known here, told what is registered, from the beginning.
+        lasting: Classes that the room has registered; `isolated_registry` does not undo them.
+    """
+    with _lock:
+        _lasting.update(lasting)
+        _foreign.joined.append(registry)
+        for entry in tuple(by_type.values()):
+            registry.registered(entry)
+        _foreign.no_longer_expect(package)
 
 
 def _forget() -> None:
@@ -343,8 +367,15 @@ def isolated_registry() -> Iterator[None]:
         yield
     finally:
         with _lock:
+            for cls in _lasting & by_type.keys():
+                types[cls] = by_type[cls]
+                ids[by_type[cls].type_id] = by_type[cls]
+            gone = [entry for cls, entry in by_type.items() if cls not in types]
             by_type.clear()
             by_type.update(types)
             by_id.clear()
             by_id.update(ids)
             _forget()
+            for registry in _foreign.joined:
+                for entry in gone:
+                    registry.forgotten(entry)

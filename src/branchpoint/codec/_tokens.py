@@ -41,16 +41,17 @@ def item_token(item: Any) -> Any:
     kind = type(item)
     if kind is Encoded:
         return item
-    try:
-        return marshal.dumps(item, 2)
-    except ValueError:
-        pass
+    entry = by_type.get(kind)
+    if entry is None or entry.fingerprint is None:
+        try:
+            return marshal.dumps(item, 2)
+        except ValueError:
+            pass
     if kind is tuple:
         if len(item) == 2 and type(item[0]) is str:
             token = item_token(item[1])
             return None if token is None else (item[0], token)
         return None
-    entry = by_type.get(kind)
     if entry is None:
         return None
     try:

@@ -200,21 +200,21 @@ def test_a_workflow_is_not_taken_for_an_agent() -> None:
 
         def run(self) -> None: ...
 
-    with pytest.raises(DefinitionError, match="nested workflows are not in this version"):
+    with pytest.raises(DefinitionError, match="wrap it, WorkflowExecutor"):
         WorkflowBuilder(start_executor=Built())  # type: ignore[arg-type]
 
 
-def test_agents_are_not_available_yet() -> None:
+def test_an_agent_is_wrapped_once_under_its_name() -> None:
     class Agent:
         id = "agent-1"
         name = "helper"
 
         async def run(self, messages: Any) -> None: ...
 
-    with pytest.raises(
-        DefinitionError, match=r"'helper' \(.*Agent\) looks like an agent, and agents are not"
-    ):
-        WorkflowBuilder(start_executor=Agent())
+    agent = Agent()
+    workflow = WorkflowBuilder(start_executor=agent).add_edge(agent, agent).build()
+    (wrapped,) = workflow.get_executors_list()
+    assert (wrapped.id, wrapped.type) == ("helper", "AgentExecutor")
 
 
 def test_a_partial_is_a_function_that_needs_an_id() -> None:

@@ -1,0 +1,29 @@
+"""Where workflows meet agents: the one place of this room that imports the room of agents, by its fixed name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from branchpoint.codec import expect_registry
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["agents_room"]
+
+
+def agents_room() -> ModuleType:
+    """Import the room of agents, and with it Agent Framework.
+
+    Raises:
+        ModuleNotFoundError: Agent Framework is not installed.
+    """
+    import branchpoint.agents
+
+    return branchpoint.agents
+
+
+# A message that is met, or one that is loaded, has the room imported that can keep it.
+expect_registry(
+    "agent_framework", ("agent_framework.", "branchpoint.agent", "branchpoint.checkpoint"), agents_room
+)

@@ -22,6 +22,9 @@ TWICE = [
     ROOT / "docs/how-to/load-or-create.md",
 ]
 
+# Its code is for a server, whose address is in the environment.
+POSTGRES = ROOT / "docs/how-to/store-in-postgres.md"
+
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _BLOCK = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 
@@ -61,7 +64,9 @@ def _has_blocks(page: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if _has_blocks(page)], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [page for page in PAGES if _has_blocks(page) and page != POSTGRES],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 async def test_r58_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,6 +78,17 @@ async def test_r58_the_code_of_a_page_runs(
     monkeypatch.setitem(sys.modules, name, ModuleType(name))  # taken out again afterwards
     with isolated_registry():
         await run_blocks(page, name)
+
+
+async def test_r58_the_code_of_the_page_on_postgres_runs(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from branchpoint.codec import isolated_registry
+
+    monkeypatch.setenv("DATABASE_URL", postgres_dsn)
+    monkeypatch.setitem(sys.modules, "page_postgres", ModuleType("page_postgres"))
+    with isolated_registry():
+        await run_blocks(POSTGRES, "page_postgres")
 
 
 @pytest.mark.parametrize("page", TWICE, ids=lambda page: str(page.relative_to(ROOT)))

@@ -524,8 +524,8 @@ class Three(CheckpointStorage):
 
 
 def test_r30_the_contract_is_three_methods() -> None:
-    assert CheckpointStorage.__abstractmethods__ == {"commit_snapshot", "load", "delete"}
-    for name in CheckpointStorage.__abstractmethods__:
+    assert CheckpointStorage.__abstractmethods__ == {"commit_snapshot", "delete"}
+    for name in ("commit_snapshot", "load", "delete"):  # `load` is made from `load_records`, or overridden
         assert inspect.iscoroutinefunction(getattr(CheckpointStorage, name))
     commit = inspect.signature(CheckpointStorage.commit_snapshot).parameters
     assert list(commit) == ["self", "checkpoint", "snapshot", "expected_head_snapshot_id"]

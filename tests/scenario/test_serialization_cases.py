@@ -38,7 +38,7 @@ from branchpoint.errors import (
     UnregisteredTypeError,
     UnsupportedValueError,
 )
-from tests.strategies import same
+from branchpoint.testing.strategies import same
 
 BOTH = pytest.mark.parametrize("format", ["json", "msgpack"])
 T = TypeVar("T")

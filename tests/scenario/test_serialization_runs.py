@@ -262,7 +262,7 @@ def markers_in(data: Any) -> Iterator[dict[str, Any]]:
             yield from markers_in(item)
 
 
-@every_file
+@pytest.mark.parametrize("place", ["file-json", "file-msgpack"], indirect=True)
 async def test_c41_markers_from_a_stored_file_are_user_data_too(place: Place, tmp_path: Path) -> None:
     long = [{"n": n, "text": "x" * 200} for n in range(400)]
     rich = {

@@ -344,7 +344,7 @@ def state_of(buckets: dict[str, Any]) -> Forge:
     def forge(bodies: list[bytes]) -> list[bytes]:
         part, _ = codec.encode_state(buckets, format="json")
         manifest = msgspec.structs.replace(manifest_of(bodies[-1]), root=part.digest)
-        bodies[-1] = commit_body(manifest, codec.new_parts(part, ()).values(), format="json")
+        bodies[-1] = commit_body(manifest, codec.new_parts(part, ()), format="json")
         return bodies
 
     return forge
@@ -363,7 +363,7 @@ def orphaned(bodies: list[bytes]) -> list[bytes]:
 
 
 def without_parts(bodies: list[bytes]) -> list[bytes]:
-    bodies[-1] = commit_body(manifest_of(bodies[-1]), (), format="json")
+    bodies[-1] = commit_body(manifest_of(bodies[-1]), {}, format="json")
     return bodies
 
 
@@ -383,7 +383,7 @@ FORGERIES: dict[str, tuple[type[DataError], Forge]] = {
     "a key that occurs twice": (CorruptCheckpointError, replaced(-1, b'"root":', b'"id":"x","root":')),
     "a record's key that occurs twice": (
         CorruptCheckpointError,
-        replaced(-1, b',"parts":', b',"parts":[],"parts":'),
+        replaced(-1, b',"parts":', b',"parts":{},"parts":'),
     ),
     "other spacing": (CorruptCheckpointError, replaced(-1, b'"manifest":{', b'"manifest":{ ')),
     "other spacing in a record": (CorruptCheckpointError, replaced(-1, b',"parts":', b', "parts":')),
@@ -403,11 +403,11 @@ FORGERIES: dict[str, tuple[type[DataError], Forge]] = {
     ),
     "100,000 brackets in a record": (
         CorruptCheckpointError,
-        lambda bodies: [*bodies, b'{"manifest":' + b"[" * 100_000 + b"]" * 100_000 + b',"parts":[]}'],
+        lambda bodies: [*bodies, b'{"manifest":' + b"[" * 100_000 + b"]" * 100_000 + b',"parts":{}}'],
     ),
     "100,000 brackets in a part": (
         CorruptCheckpointError,
-        replaced(-1, b'"parts":[', b'"parts":[' + b"[" * 100_000 + b"]" * 100_000 + b","),
+        replaced(-1, b'"parts":{', b'"parts":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b","),
     ),
     "100,000 brackets in a kind": (
         CorruptCheckpointError,

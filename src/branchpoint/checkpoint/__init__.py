@@ -12,6 +12,7 @@ from branchpoint.checkpoint._contract import (
     StoredLease,
     StoredRecords,
     refuse_leased,
+    refuse_lost,
     refuse_stale,
 )
 from branchpoint.checkpoint._events import (
@@ -22,6 +23,7 @@ from branchpoint.checkpoint._events import (
     request_event,
 )
 from branchpoint.checkpoint._hold import Hold
+from branchpoint.checkpoint._leasing import LeaseRecord, check_lease_seconds, renewed_every
 from branchpoint.checkpoint._lineage import (
     check_lineage,
     children,
@@ -51,9 +53,11 @@ from branchpoint.checkpoint._records import EarlierInput, OutputRecord, PendingR
 from branchpoint.checkpoint._restoring import parts_below
 from branchpoint.checkpoint._shape import BUCKETS, MESSAGES, OpenedInput, OpenedState, read_state
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, check_part
+from branchpoint.checkpoint._standin import checkpoint_standin, snapshot_standin
 from branchpoint.checkpoint._state import Summary, status_of
 from branchpoint.checkpoint._stored import Source, Stored, stored_state
 from branchpoint.checkpoint._telling import Announced, announced, boundary_view
+from branchpoint.checkpoint._whole import checkpoint_of, copied_checkpoint, mark_of, whole_of
 
 __all__ = [
     "Announced",
@@ -73,6 +77,7 @@ __all__ = [
     "Header",
     "Hold",
     "Lease",
+    "LeaseRecord",
     "Manifest",
     "OpenedInput",
     "OpenedRequest",
@@ -92,11 +97,15 @@ __all__ = [
     "boundary_view",
     "check_id",
     "check_lazy_over",
+    "check_lease_seconds",
     "check_lineage",
     "check_manifest",
     "check_part",
+    "checkpoint_of",
+    "checkpoint_standin",
     "children",
     "common_ancestor",
+    "copied_checkpoint",
     "copy_metadata",
     "decode_header",
     "decode_manifest",
@@ -105,13 +114,18 @@ __all__ = [
     "encode_manifest",
     "is_ancestor",
     "is_v1_checkpoint",
+    "mark_of",
     "parts_below",
     "path_to_root",
     "read_state",
     "refuse_leased",
+    "refuse_lost",
     "refuse_stale",
     "refuse_v1",
+    "renewed_every",
     "request_event",
+    "snapshot_standin",
     "status_of",
     "stored_state",
+    "whole_of",
 ]

@@ -49,6 +49,7 @@ class OpenedState(msgspec.Struct, frozen=True):
     status: str
     turn: int
     input_iteration: int
+    began: str
     shared: dict[str, Stored]
     executors: dict[str, Stored]
     buffers: dict[str, dict[str, list[Stored]]]
@@ -104,16 +105,18 @@ def read_state(root: Stored, *, whole: bool = False) -> OpenedState:
     buckets = root.fields(*BUCKETS)
     own = buckets["workflow_state"].fields("iteration_count", "status", "turn", "shared", "cursor")
     iteration, turn = own["iteration_count"].number(), own["turn"].number()
-    began = own["cursor"].fields("input_iteration")["input_iteration"]
-    if began.number() > iteration:
-        began.refuse(f"is {began.number()}, beyond the iteration count of {iteration}")
+    cursor = own["cursor"].fields("input_iteration", also=("began",))
+    accepted = cursor["input_iteration"]
+    if accepted.number() > iteration:
+        accepted.refuse(f"is {accepted.number()}, beyond the iteration count of {iteration}")
     messages = buckets["messages"].fields(*MESSAGES)
     pending = messages["pending"].fields("deliveries", "requests")
     opened = OpenedState(
         iteration=iteration,
         status=own["status"].choice(*get_args(Status)),
         turn=turn,
-        input_iteration=began.number(),
+        input_iteration=accepted.number(),
+        began=cursor["began"].text() if "began" in cursor else "",
         shared=own["shared"].entries(),
         executors=buckets["executor_states"].entries(),
         buffers={

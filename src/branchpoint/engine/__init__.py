@@ -2,7 +2,20 @@
 
 from branchpoint.engine._channel import Channel
 from branchpoint.engine._driver import Finished, Runner
+from branchpoint.engine._options import WorkflowInvocationKwargs, check_options
 from branchpoint.engine._request import ABSENT, Absent, RunRequest
-from branchpoint.engine._stopping import ended, stop
+from branchpoint.engine._stopping import asked_to_end, ended, stop
 
-__all__ = ["ABSENT", "Absent", "Channel", "Finished", "RunRequest", "Runner", "ended", "stop"]
+__all__ = [
+    "ABSENT",
+    "Absent",
+    "Channel",
+    "Finished",
+    "RunRequest",
+    "Runner",
+    "WorkflowInvocationKwargs",
+    "asked_to_end",
+    "check_options",
+    "ended",
+    "stop",
+]

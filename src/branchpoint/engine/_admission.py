@@ -43,6 +43,8 @@ __all__ = [
     "Report",
     "Resume",
     "admit",
+    "asker",
+    "converted",
     "earlier_inputs",
     "payload_digest",
 ]
@@ -149,15 +151,31 @@ def _responses(state: RunState, responses: Mapping[str, Any], where: str) -> Ans
             f"{where} has no open request {', '.join(map(repr, unknown))}: {known}. It was answered already, "
             "belongs to another branch, or never existed. Nothing of this call was accepted."
         )
-    converted: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for key, request in state.requests.items():
         if key in responses:
-            converted[key] = _converted(state.graph, key, request.read(state.medium), responses[key])
-    return Answer(converted, _digest_as_given(responses, converted))
+            answers[key] = converted(state.graph, key, request.read(state.medium), responses[key])
+    return Answer(answers, _digest_as_given(responses, answers))
 
 
-def _converted(graph: Graph, key: str, record: Mapping[str, Any], value: Any) -> Any:
-    executor = graph.executors[record["source_executor_id"]]
+def asker(graph: Graph, record: Mapping[str, Any]) -> Executor | None:
+    """Return the executor that asked, at any depth; None if this graph does not have it."""
+    for executor_id in record["path"]:
+        inside = graph.nesting.get(executor_id)
+        if inside is None:
+            return None
+        graph = inside.child
+    return graph.executors.get(record["source_executor_id"])
+
+
+def converted(graph: Graph, key: str, record: Mapping[str, Any], value: Any) -> Any:
+    """Return the answer to a request as its executor takes it.
+
+    Raises:
+        InvalidResponseError: It is not of the declared type.
+    """
+    executor = asker(graph, record)
+    assert executor is not None  # the names in a state are checked when it is opened
     declared = _declared_type(executor, record, key)
     try:
         answer = copy_value(convert(value, declared, path=f"responses.{key}"), path=f"responses.{key}")
@@ -171,6 +189,13 @@ def _converted(graph: Graph, key: str, record: Mapping[str, Any], value: Any) ->
             f"Executor {executor.id!r} has no response handler that takes a {type(answer).__name__} "
             f"for request {key!r}. Nothing was accepted; the request stays open."
         )
+    try:
+        executor.check_response(copy_value(record["data"]), answer)
+    except ValueError as error:
+        raise InvalidResponseError(
+            f"The answer to request {key!r} of executor {executor.id!r} does not fit: {error}. Nothing was "
+            "accepted; the request stays open."
+        ) from error
     return answer
 
 
@@ -198,13 +223,13 @@ def _declared_type(executor: Executor, record: Mapping[str, Any], key: str) -> A
         ) from error
 
 
-def _digest_as_given(responses: Mapping[str, Any], converted: Mapping[str, Any]) -> str | None:
+def _digest_as_given(responses: Mapping[str, Any], answers: Mapping[str, Any]) -> str | None:
     """Return the digest by which these very answers are known again, if the converted ones do not do."""
     try:
         given = payload_digest("responses", responses)
     except EncodingError:
         return None  # it cannot come out of a queue either
-    return None if given == payload_digest("responses", converted) else given
+    return None if given == payload_digest("responses", answers) else given
 
 
 def payload_digest(kind: str, value: Any) -> str:

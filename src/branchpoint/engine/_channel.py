@@ -11,7 +11,7 @@ import msgspec
 
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType, WorkflowRunState
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "Inside"]
 
 
 class Channel:
@@ -129,3 +129,44 @@ class Channel:
         if self._limit is None or len(self._events) <= self._limit // 2:
             self._room.set()
         return event
+
+
+class Inside:
+    """The way of a child workflow's events into the channel of the run: they say where they come from.
+
+    Attributes:
+        where: What the child is called in messages.
+        path: The executors that lead to the child, outermost first.
+    """
+
+    def __init__(self, outer: Channel | Inside, executor_id: str) -> None:
+        before: tuple[str, ...] = outer.path if isinstance(outer, Inside) else ()
+        self._channel: Channel = outer._channel if isinstance(outer, Inside) else outer
+        self.where: str = f"child {executor_id!r} of {outer.where}"
+        self.path: tuple[str, ...] = (*before, executor_id)
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """That of the run."""
+        return self._channel.checkpoint_id
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the run is further ahead of its reader than the limit."""
+        return self._channel.is_full
+
+    async def drain(self) -> None:
+        """Wait until the reader has caught up to within the limit."""
+        await self._channel.drain()
+
+    def stamp(self, event: WorkflowEvent[Any], *, executor_id: str | None = None) -> WorkflowEvent[Any]:
+        """Return a live event that says where it belongs."""
+        return msgspec.structs.replace(self._channel.stamp(event, executor_id=executor_id), path=self.path)
+
+    def tell(self, type: WorkflowEventType, data: Any = None, **fields: Any) -> None:
+        """Add a live event of the engine's own."""
+        self.put(self.stamp(WorkflowEvent(type, data, **fields)))
+
+    def put(self, event: WorkflowEvent[Any]) -> None:
+        """Add an event and wake the reader."""
+        self._channel.put(event)

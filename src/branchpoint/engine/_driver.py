@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,27 +25,21 @@ from branchpoint.checkpoint import (
 )
 from branchpoint.codec import copy_value
 from branchpoint.engine._admission import Answer, Begin, Report, Resume, admit, check_input
-from branchpoint.engine._cell import Cell
 from branchpoint.engine._channel import Channel
 from branchpoint.engine._notes import note
 from branchpoint.engine._opening import open_state
 from branchpoint.engine._port import Origin
 from branchpoint.engine._recorded import recorded
 from branchpoint.engine._request import ABSENT, RunRequest
-from branchpoint.engine._routing import route
-from branchpoint.engine._share import Share
-from branchpoint.engine._state import IDLE, IN_PROGRESS, PAUSED, RunState
+from branchpoint.engine._state import PAUSED, RunState
+from branchpoint.engine._stepping import Stepper, open_requests
 from branchpoint.engine._stopping import asked_to_end
-from branchpoint.engine._superstep import Superstep
 from branchpoint.engine._transitions import (
+    Done,
     accept_answers,
     accept_message,
-    finish_superstep,
-    incomplete_joins,
-    settle_status,
 )
 from branchpoint.errors import (
-    ConvergenceError,
     DataError,
     EncodingError,
     HandlerError,
@@ -59,7 +53,7 @@ from branchpoint.events import (
     instrumented,
     instruments,
 )
-from branchpoint.graph import Executor, Graph, explain_difference
+from branchpoint.graph import Graph, explain_difference
 
 __all__ = ["Finished", "Runner"]
 
@@ -89,6 +83,10 @@ class Runner(msgspec.Struct):
         channel: Where events go.
         checkpoint: The caller's checkpoint, or None for a one-shot run.
         hold: The right to commit on it.
+        state: What is run, once it is opened.
+        turns: Lets one commit of a child be made at a time.
+        metadata: Of the input.
+        run_key: What keys of this run derive from.
     """
 
     graph: Graph
@@ -96,7 +94,8 @@ class Runner(msgspec.Struct):
     channel: Channel
     checkpoint: Checkpoint | None = None
     hold: Hold | None = None
-    live: dict[str, Executor] = msgspec.field(default_factory=dict)
+    state: RunState | None = None
+    turns: asyncio.Lock | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     run_key: str = ""
 
@@ -160,18 +159,19 @@ class Runner(msgspec.Struct):
     async def _run(self) -> Finished:
         if self.checkpoint is not None and (head := self.checkpoint.head_snapshot) and not head.is_loaded:
             await self.checkpoint.load_snapshot(head.snapshot_id)
-        state = self._opened()
+        self.state = state = self._opened()
         self.channel.superstep = state.iteration
         plan = admit(state, self.request, self.channel.where) if self.checkpoint else self._one_shot()
         if isinstance(plan, Report):
             return await self._report(state, plan)
         self.channel.tell("started")
         self.channel.tell("status", state=WorkflowRunState.IN_PROGRESS)
+        stepper = Stepper(state, self.channel, self.request, self)
         if isinstance(plan, Resume):
-            await self._resume(state)
+            await self._resume(stepper)
         else:
-            await self._accept(state, plan)
-        await self._supersteps(state)
+            await self._accept(stepper, plan)
+        await self._supersteps(stepper)
         return self._finished(state)
 
     def _opened(self) -> RunState:
@@ -201,32 +201,34 @@ class Runner(msgspec.Struct):
         check_input(self.graph, self.request.message)
         return Begin(copy_value(self.request.message, path="messages.input.value"))
 
-    async def _accept(self, state: RunState, plan: Begin | Answer) -> None:
+    async def _accept(self, stepper: Stepper, plan: Begin | Answer) -> None:
+        state = stepper.state
         input_id = self.request.input_id or ids.new_id()
         self.channel.input_id = input_id
         self.metadata = copy_metadata(self.request.metadata)
         if isinstance(plan, Begin):
-            self._tell_dropped(accept_message(state, plan.message, input_id))
-            await self._commit(state, "input_accepted")
+            stepper.tell_dropped(accept_message(state, plan.message, input_id))
+            await self.commit(state, "input_accepted")
         else:
             accept_answers(state, plan.responses, input_id, plan.digest)
-            await self._commit(state, "responses_accepted")
+            await self.commit(state, "responses_accepted")
 
-    async def _resume(self, state: RunState) -> None:
-        checkpoint, hold = self.checkpoint, self.hold
-        assert checkpoint is not None and hold is not None
+    async def _resume(self, stepper: Stepper) -> None:
+        state, checkpoint = stepper.state, self.checkpoint
+        assert checkpoint is not None
         self.channel.input_id = state.input_id
         self.metadata = self._head_metadata()
         if self.request.max_supersteps != 0:
-            self._check_bound(state)
+            stepper.check_bound()
             if checkpoint.head_snapshot_id != checkpoint.stored_head_snapshot_id:
-                await self._commit(state, "restarted", same=True)
+                await self.commit(state, "restarted", same=True)
+                state.began = ""  # it begins here
             else:
                 await checkpoint.check_head()
         head = checkpoint.head_snapshot
         if state.requests and head is not None:
             before = await announced(checkpoint, head, supersteps=_asked_in(state))
-            for request in self._open_requests(state):
+            for request in open_requests(state):
                 self._tell_again(before.requests.get(request.request_id), request_event(request))
 
     def _head_metadata(self) -> dict[str, Any]:
@@ -236,142 +238,39 @@ class Runner(msgspec.Struct):
         metadata.pop("boundary", None)
         return metadata
 
-    async def _supersteps(self, state: RunState) -> None:
+    async def _supersteps(self, stepper: Stepper) -> None:
         loop = asyncio.get_running_loop()
+        state = stepper.state
         done = 0
         while state.deliveries:
             if done == self.request.max_supersteps:
                 return
-            self._check_bound(state)
-            await self._superstep(state, loop)
+            stepper.check_bound()
+            await stepper.superstep(loop)
             done += 1
             if self.channel.is_full:
                 await self.channel.drain()
 
-    def _check_bound(self, state: RunState) -> None:
-        used = state.iteration - state.input_iteration
-        if state.deliveries and used >= self.graph.max_iterations:
-            raise ConvergenceError(
-                f"Workflow {self.graph.name!r} ran {used} supersteps since its last input and is not done "
-                f"({self.channel.where}, max_iterations={self.graph.max_iterations}). Its snapshots are kept: "
-                "a workflow rebuilt with a larger max_iterations resumes it with run(checkpoint=...)."
-            )
-
-    async def _superstep(self, state: RunState, loop: asyncio.AbstractEventLoop) -> None:
-        self.channel.tell("superstep_started", iteration=state.iteration + 1)
-        origin = self._origin(state)
-        superstep = Superstep(state, self.live, origin, self.channel, self.request, loop)
-        shares = await (self._instrumented(superstep) if instruments else superstep.run())
-        routed = route(self.graph, shares, state.buffers, state.medium)
-        for ended in routed.ended:
-            text = f"a {ended.type_name} from executor {ended.source_id!r} went nowhere: {ended.why}"
-            kind: WorkflowEventType = "warning" if ended.undeliverable else "message_ended"
-            self.channel.tell(kind, text, executor_id=ended.source_id)
-        try:
-            done = finish_superstep(state, shares, routed)
-        except Exception as error:  # a reducer's own, or two writers of one key
-            note(error, f"superstep {state.iteration}, {self.channel.where}")
-            raise
-        if state.medium is not None:  # a one-shot run keeps none
-            self._keep_executors(state, shares)
-        settle_status(state)
-        boundary: BoundaryName = "superstep_completed"
-        if state.status != IN_PROGRESS:
-            boundary = "completed" if state.status == IDLE else "paused"
-            self._drop_joins(state)
-        try:
-            await self._commit(
-                state,
-                boundary,
-                executors=done.executors,
-                outputs=[_produced(output.read(state.medium)) for output in done.outputs]
-                if done.outputs
-                else (),
-                requests=self._open_requests(state, done.asked) if done.asked else (),
-            )
-        except EncodingError as error:
-            self._name_makers(error, state, shares)
-            raise
-        if state.status == PAUSED and self.checkpoint is None:
-            text = "the run stopped at a request; only a run with a checkpoint can be answered"
-            self.channel.tell("warning", text)
-
-    async def _instrumented(self, superstep: Superstep) -> list[Share]:
-        known = {
-            "checkpoint_id": self.channel.checkpoint_id,
-            "superstep": superstep.state.iteration + 1,
-            "parent_snapshot_id": None if self.checkpoint is None else self.checkpoint.head_snapshot_id,
-        }
-        with instrumented("superstep", known):
-            return await superstep.run()
-
-    def _drop_joins(self, state: RunState) -> None:
-        """A turn that is over drops its half-filled joins, and says so."""
-        if state.status == IDLE:
-            self._tell_dropped(incomplete_joins(state))
-
-    def _tell_dropped(self, joins: Sequence[tuple[str, Sequence[str]]]) -> None:
-        for group_id, sources in joins:
-            self.channel.tell("incomplete_join", {"edge": group_id, "received_from": sources})
-
-    def _name_makers(self, error: EncodingError, state: RunState, shares: Sequence[Share]) -> None:
-        """Note whose values cannot be kept; the path in the error says where they would stand."""
-        medium = state.medium
-        for share in shares:
-            cell = state.executors.get(share.executor_id)
-            kept = cell is None or medium is None or medium.keeps(cell.value(medium))
-            if not kept or share.holds_what_cannot_be_kept():
-                where = self.channel.where
-                note(error, f"executor {share.executor_id!r}, superstep {state.iteration}, {where}")
-
-    def _origin(self, state: RunState) -> Origin:
+    def origin(self, state: RunState) -> Origin:
+        """Return where the next superstep starts from."""
         head = self.checkpoint.head_snapshot_id if self.checkpoint is not None else str(state.iteration)
         return Origin(
             self.run_key,
-            head or "",
+            state.began or head or "",
             state.iteration + 1,
             self.channel.input_id,
             self.metadata,
             self.request.streaming,
         )
 
-    def _keep_executors(self, state: RunState, shares: Sequence[Share]) -> None:
-        """Take the declared state of the executors that ran."""
-        for share in shares:
-            executor_id, fields = share.executor_id, share.saved
-            cell = state.executors.get(executor_id)
-            if fields is None:
-                if cell is not None:
-                    del state.executors[executor_id]
-                    state.changed = None
-                continue
-            if cell is None:
-                cell = state.executors[executor_id] = Cell(f"executor_states.{executor_id}", 2)
-            cell.set(fields, shared=True)
-            if state.changed is not None:
-                state.changed.add(executor_id)
-
-    async def _commit(
-        self,
-        state: RunState,
-        boundary: BoundaryName,
-        *,
-        executors: Sequence[str] = (),
-        outputs: Sequence[ProducedOutput] = (),
-        requests: Sequence[OpenedRequest] = (),
-        same: bool = False,
+    async def commit(
+        self, state: RunState, boundary: BoundaryName, done: Done | None = None, *, same: bool = False
     ) -> None:
         """Commit the boundary, then tell what it made durable."""
         snapshot_id = None
+        made = done or _NOTHING
         if self.hold is not None:
-            summary = Summary(
-                boundary=boundary,
-                status=state.status,  # type: ignore[arg-type]
-                superstep=state.iteration,
-                input_id=state.input_id,
-                requests=tuple(state.requests),
-                executors=tuple(executors),
-            )
+            summary = _summary(state, boundary, made.executors)
             snapshot = await self.hold.commit_snapshot(
                 state=None if same else state.export(), metadata=self.metadata, summary=summary
             )
@@ -380,14 +279,31 @@ class Runner(msgspec.Struct):
         view = BoundaryView(
             status=state.status,
             superstep=state.iteration,
-            executors=executors,
-            outputs=outputs,
-            requests=requests,
+            executors=made.executors,
+            outputs=[_produced(output.read(state.medium)) for output in made.outputs] if made.outputs else (),
+            requests=open_requests(state, made.asked) if made.asked else (),
             checkpoint_id=self.channel.checkpoint_id,
             snapshot_id=snapshot_id,
             input_id=state.input_id,
         )
         self.channel.put_all(durable_events(view))
+        if state.status == PAUSED and self.checkpoint is None:
+            text = "the run stopped at a request; only a run with a checkpoint can be answered"
+            self.channel.tell("warning", text)
+
+    async def commit_inner(self) -> None:
+        """Commit the last boundary again, with what the children inside it have come to since.
+
+        Children of one superstep may come at once; they are taken one after the other.
+        """
+        state = self.state
+        assert self.hold is not None and self.checkpoint is not None and state is not None
+        if self.turns is None:
+            self.turns = asyncio.Lock()
+        async with self.turns:
+            state.began = state.began or self.checkpoint.head_snapshot_id or ""
+            summary = _summary(state, "child_superstep_completed", ())
+            await self.hold.commit_snapshot(state=state.export(), metadata=self.metadata, summary=summary)
 
     async def _report(self, state: RunState, plan: Report) -> Finished:
         """Tell again what a head that needs no run already holds, by the events that announced it."""
@@ -412,7 +328,7 @@ class Runner(msgspec.Struct):
                 before.outputs.get(output.output_id),
                 WorkflowEvent(kind, output.value, executor_id=output.executor_id, output_id=output.output_id),
             )
-        for request in self._open_requests(state, list(asked)):
+        for request in open_requests(state, list(asked)):
             self._tell_again(before.requests.get(request.request_id), request_event(request))
         ended = before.status if at is not None else None  # the holder is a later one otherwise
         self._tell_again(ended, WorkflowEvent("status", state=WorkflowRunState(state.status)))
@@ -422,31 +338,27 @@ class Runner(msgspec.Struct):
         """Tell what an earlier commit made durable by its own event, and anew what has none."""
         self.channel.put(before or self.channel.stamp(anew))
 
-    def _open_requests(self, state: RunState, only: Sequence[str] | None = None) -> list[OpenedRequest]:
-        """Return the open requests, the reader's own; of `only` these, so that no other one is copied."""
-        opened = []
-        for key in state.requests if only is None else only:
-            record = copy_value(state.requests[key].read(state.medium))
-            opened.append(
-                OpenedRequest(
-                    key,
-                    record["source_executor_id"],
-                    record["data"],
-                    record["request_type"],
-                    record["response_type"],
-                    record["response_schema"],
-                    tuple(record["path"]),
-                )
-            )
-        return opened
-
     def _finished(self, state: RunState) -> Finished:
         return Finished(
             WorkflowRunState(state.status),
             copy_value(state.turn_outputs()),
-            self._open_requests(state),
+            open_requests(state),
             self.channel.input_id,
         )
+
+
+_NOTHING: Final = Done([], [], [])
+
+
+def _summary(state: RunState, boundary: BoundaryName, executors: Sequence[str]) -> Summary:
+    return Summary(
+        boundary=boundary,
+        status=state.status,  # type: ignore[arg-type]
+        superstep=state.iteration,
+        input_id=state.input_id,
+        requests=tuple(state.requests),
+        executors=tuple(executors),
+    )
 
 
 def _asked_in(state: RunState) -> set[int]:

@@ -100,8 +100,11 @@ class Exporter:
         return Frame(made) if plain and not state.buffers else made
 
     def _cursor_of(self, state: RunState) -> Settled:
-        if self._cursor.get("input_iteration") != state.input_iteration:
+        cursor = self._cursor
+        if state.began or len(cursor) != 1 or cursor["input_iteration"] != state.input_iteration:
             self._cursor = Settled(input_iteration=state.input_iteration)
+            if state.began:
+                self._cursor["began"] = state.began
         return self._cursor
 
     def _input_of(self, state: RunState, medium: Medium) -> Settled:
@@ -139,7 +142,7 @@ class Exporter:
             self._outputs = len(state.outputs)
             made = [output.record.encoded(medium) for output in state.outputs]
             self._output, self._output_memo = encode(
-                made, format=medium.format, memo=self._output_memo, depth=2, owned=True
+                made, format=medium.format, memo=self._output_memo, depth=state.depth, owned=True
             )
         return self._output
 
@@ -151,7 +154,7 @@ def _earlier(state: RunState, medium: Medium) -> Encoded:
 
 def _deliveries(state: RunState, medium: Medium) -> Encoded:
     records = [delivery.record() for delivery in state.deliveries]
-    made, _ = encode(records, format=medium.format, depth=3, path="messages.pending.deliveries")
+    made, _ = encode(records, format=medium.format, depth=3, path=f"{state.at}messages.pending.deliveries")
     return made
 
 

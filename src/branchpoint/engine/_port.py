@@ -9,6 +9,7 @@ import msgspec
 
 from branchpoint.codec import copy_value, json_schema, type_expression
 from branchpoint.engine._keys import derive
+from branchpoint.engine._options import options_of
 from branchpoint.engine._share import Asked, Sent, Share, Yielded
 from branchpoint.engine._views import view
 from branchpoint.errors import (
@@ -42,6 +43,7 @@ class Origin(msgspec.Struct, frozen=True):
         input_id: The last accepted input.
         metadata: The metadata of that input.
         streaming: Whether the caller reads a stream.
+        path: Tells the supersteps of a child apart from all others; empty outside of any child.
     """
 
     run_key: str
@@ -50,6 +52,7 @@ class Origin(msgspec.Struct, frozen=True):
     input_id: str | None
     metadata: Mapping[str, Any]
     streaming: bool
+    path: str = ""
 
 
 class HandlerPort(msgspec.Struct):
@@ -66,6 +69,8 @@ class HandlerPort(msgspec.Struct):
         tell: Takes events of the handler's own, with the executor's id.
         options: Of the call.
         closed: The handler has ended, so what it does from now on is refused.
+        made: How many keys were made.
+        streamed: The id of an output of which pieces were delivered, until it is yielded.
     """
 
     share: Share
@@ -79,6 +84,7 @@ class HandlerPort(msgspec.Struct):
     options: Mapping[str, Any]
     closed: bool = False
     made: int = 0
+    streamed: str | None = None
 
     # What the handler may ask.
 
@@ -98,6 +104,10 @@ class HandlerPort(msgspec.Struct):
     def run_metadata(self) -> dict[str, Any]:
         copied: dict[str, Any] = copy_value(dict(self.origin.metadata))
         return copied
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        return options_of(self.executor_id, self.options, self.share.graph.executors)
 
     @property
     def executor_state(self) -> dict[str, Any]:
@@ -125,7 +135,17 @@ class HandlerPort(msgspec.Struct):
         self._open("yield_output")
         kept = copy_value(value, path=f"messages.output[of {self.executor_id}].value")
         self._check(kept, self.spec.workflow_output_types, "yielded", "WorkflowContext[..., that type]")
-        self.share.yielded.append(Yielded(self._key("output"), kept))
+        output_id, self.streamed = self.streamed or self._key("output"), None
+        self.share.yielded.append(Yielded(output_id, kept))
+
+    def stream_output(self, piece: Any) -> Awaitable[None] | None:
+        self._open("stream_output")
+        self.streamed = self.streamed or self._key("output")
+        kind = self.share.graph.classify_output(self.executor_id)
+        if kind is None:
+            return None
+        data = copy_value(piece, path=f"a piece of output of {self.executor_id}")
+        return self.tell(WorkflowEvent(kind, data, output_id=self.streamed), self.executor_id)
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
         self._open("request_info")
@@ -200,7 +220,7 @@ class HandlerPort(msgspec.Struct):
 
     def _key(self, what: str) -> str:
         origin = self.origin
-        base = (origin.run_key, origin.parent_key, self.executor_id, "", self.ordinal)
+        base = (origin.run_key, origin.parent_key, self.executor_id, origin.path, self.ordinal)
         if what == "delivery":
             return derive(*base)
         self.made += 1

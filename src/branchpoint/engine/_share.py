@@ -36,10 +36,11 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Yielded(msgspec.Struct, frozen=True):
-    """An output a handler yielded."""
+    """An output a handler yielded; `intermediate` when it was that inside a child workflow."""
 
     output_id: str
     value: Any
+    intermediate: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from branchpoint.engine._cell import Cell, Medium
 from branchpoint.engine._exporting import Exporter
 from branchpoint.graph import Graph
+
+if TYPE_CHECKING:
+    from branchpoint.engine._children import Children
 
 __all__ = ["AcceptedInput", "Delivery", "OpenRequest", "Produced", "RunState"]
 
@@ -102,10 +105,17 @@ class RunState(msgspec.Struct):
     `medium` is None for a run without a checkpoint: nothing is ever encoded then. `changed` has the ids of
     the executors whose state changed since the last export, `written` the keys that were written; None
     stands for all.
+
+    Attributes:
+        at: Where it stands inside the state of the run, ending with a dot; empty for the run's own.
+        began: The snapshot that the present superstep began from, once a child inside had a boundary of its
+            own committed since.
+        children: The child workflows inside, by the executors that run them.
     """
 
     graph: Graph
     medium: Medium | None
+    at: str = ""
     iteration: int = 0
     status: str = IDLE
     turn: int = 0
@@ -120,7 +130,14 @@ class RunState(msgspec.Struct):
     outputs: list[Produced] = msgspec.field(default_factory=list)
     changed: set[str] | None = None
     written: set[str] | None = None
+    began: str = ""
+    children: dict[str, Children] = msgspec.field(default_factory=dict)
     exporter: Exporter = msgspec.field(default_factory=Exporter)
+
+    @property
+    def depth(self) -> int:
+        """How deep a value two levels below this state stands, as far as encoding it goes."""
+        return 3 if self.at else 2
 
     @property
     def input_id(self) -> str | None:

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 
 from branchpoint.codec import copy_value
-from branchpoint.engine._channel import Channel
+from branchpoint.engine._channel import Channel, Inside
+from branchpoint.engine._nest import Nest
 from branchpoint.engine._notes import note
 from branchpoint.engine._port import HandlerPort, Origin
 from branchpoint.engine._request import RunRequest
 from branchpoint.engine._routing import find_ways
 from branchpoint.engine._share import Share
 from branchpoint.engine._state import Delivery, RunState
-from branchpoint.engine._stopping import asked_to_end, stop
+from branchpoint.engine._stopping import asked_to_end, ended, stop
 from branchpoint.engine._threads import call_in_thread
 from branchpoint.errors import HandlerError, UndeliverableMessageError
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, instrumented, instruments
@@ -110,14 +111,16 @@ class Superstep(msgspec.Struct):
         channel: Where live events go.
         request: The call, for its options and its grace period.
         loop: The event loop of the run.
+        nests: What runs the child workflows, by the executors that stand for them.
     """
 
     state: RunState
     live: dict[str, Executor]
     origin: Origin
-    channel: Channel
+    channel: Channel | Inside
     request: RunRequest
     loop: asyncio.AbstractEventLoop
+    nests: Mapping[str, Nest] = msgspec.field(default_factory=dict)
 
     async def run(self) -> list[Share]:
         """Deliver every pending message and return what the executors did, in declared order.
@@ -147,7 +150,7 @@ class Superstep(msgspec.Struct):
             all_in.stopping = True
             try:
                 if all_in.missing:
-                    await stop(tasks, self.request.grace_seconds)
+                    await self._stop(tasks)
             finally:
                 for share in shares:
                     share.closed = True
@@ -156,6 +159,15 @@ class Superstep(msgspec.Struct):
         if all_in.missing:
             self._raise_first(tasks)
         return shares
+
+    async def _stop(self, tasks: Mapping[asyncio.Task[None], Share]) -> None:
+        """Stop all tasks. Those that run a child stop what is in there, within its own grace period."""
+        try:
+            await stop(tasks, self.request.grace_seconds)
+        finally:
+            for task, share in tasks.items():
+                if share.executor_id in self.nests:
+                    await ended(task)
 
     async def _watched(self, share: Share, deliveries: Sequence[Delivery], all_in: Arrivals) -> None:
         known = {
@@ -169,26 +181,37 @@ class Superstep(msgspec.Struct):
     async def _serve(self, share: Share, deliveries: Sequence[Delivery], all_in: Arrivals) -> None:
         all_in.began(share.executor_id)
         try:
-            executor = self.live.get(share.executor_id)
-            if executor is None:
-                executor = await self._made(share.executor_id)
-            self.channel.tell("executor_invoked", executor_id=share.executor_id)
-            if self.channel.is_full:
-                await self.channel.drain()
-            for ordinal, delivery in enumerate(deliveries):
+            if self.nests and share.executor_id in self.nests:
+                await self._enter(share, deliveries, all_in)
+            else:
+                executor = self.live.get(share.executor_id)
+                if executor is None:
+                    executor = await self._made(share.executor_id)
+                self.channel.tell("executor_invoked", executor_id=share.executor_id)
+                if self.channel.is_full:
+                    await self.channel.drain()
+                for ordinal, delivery in enumerate(deliveries):
+                    all_in.check()
+                    await self._handle(share, executor, ordinal, delivery)
                 all_in.check()
-                await self._handle(share, executor, ordinal, delivery)
-            all_in.check()
-            if share.sent:
-                await find_ways(self.state.graph, share)
-            if self.state.medium is not None:  # a one-shot run keeps nothing
-                share.saved = await dehydrate(executor)
+                if share.sent:
+                    await find_ways(self.state.graph, share)
+                if self.state.medium is not None:  # a one-shot run keeps nothing
+                    share.saved = await dehydrate(executor)
         except BaseException as error:
             all_in.over()
             if isinstance(error, asyncio.CancelledError) and not (all_in.stopping or asked_to_end()):
                 raise _uncalled_for(share) from error
             raise
         all_in.arrived()
+
+    async def _enter(self, share: Share, deliveries: Sequence[Delivery], all_in: Arrivals) -> None:
+        """Have a child workflow do all it can."""
+        self.channel.tell("executor_invoked", executor_id=share.executor_id)
+        if self.channel.is_full:
+            await self.channel.drain()
+        await self.nests[share.executor_id].serve(share, deliveries, self.origin, self.loop)
+        all_in.check()
 
     async def _made(self, executor_id: str) -> Executor:
         executor = self.state.graph.spawn(executor_id)

@@ -55,21 +55,22 @@ def accept_answers(
     _enter(state, input_id, "responses", dict(responses), digest)
     for key, answer in responses.items():
         record = state.requests.pop(key).read(state.medium)
-        asker = record["source_executor_id"]
+        asker = record["path"][0] if record["path"] else record["source_executor_id"]
         state.deliveries.append(Delivery(answer, (asker,), (asker,), key, record["data"]))
 
 
 def _enter(state: RunState, input_id: str, kind: str, value: Any, digest: str | None) -> None:
-    entered = Cell("messages.input.value", 3, live=value)
+    entered = Cell(f"{state.at}messages.input.value", 3, live=value)
     state.input = AcceptedInput(input_id, state.turn, kind, entered, digest)
     state.input_iteration = state.iteration
     state.status = IN_PROGRESS
+    state.began = ""
 
 
 def _remember_input(state: RunState) -> None:
     """Keep the id and the digest of the input that is about to be followed by another."""
     last = state.input
-    if last is None:
+    if last is None or state.medium is None:  # a one-shot run keeps none
         return
     record = {
         "input_id": last.input_id,
@@ -77,7 +78,7 @@ def _remember_input(state: RunState) -> None:
         "digest": last.digest or payload_digest(last.kind, last.value.value(state.medium)),
         "superstep": state.input_iteration,
     }
-    state.earlier.append(Cell(f"messages.input.earlier[{len(state.earlier)}]", 4, live=record))
+    state.earlier.append(Cell(f"{state.at}messages.input.earlier[{len(state.earlier)}]", 4, live=record))
 
 
 class Done(msgspec.Struct):
@@ -105,6 +106,7 @@ def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -
         HandlerError: Two requests have one id.
     """
     state.iteration += 1
+    state.began = ""
     _fold_writes(state, shares)
     state.deliveries = routed.deliveries
     state.buffers = routed.buffers
@@ -117,7 +119,7 @@ def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -
                     f"Executor {share.executor_id!r} asked under the request id {asked.request_id!r}, which is open "
                     "already. Leave request_id out to have one made, or choose another."
                 )
-            cell = Cell(f"messages.pending.requests.{asked.request_id}", 4, live=asked.record)
+            cell = Cell(f"{state.at}messages.pending.requests.{asked.request_id}", 4, live=asked.record)
             state.requests[asked.request_id] = OpenRequest(asked.request_id, cell)
             done.asked.append(asked.request_id)
         if share.yielded:
@@ -148,7 +150,7 @@ def _fold_writes(state: RunState, shares: Sequence[Share]) -> None:
         if value is ABSENT:
             state.shared.pop(key, None)
         elif cell is None:
-            state.shared[key] = Cell(f"workflow_state.shared.{key}", 3, live=value, shared=shared)
+            state.shared[key] = Cell(f"{state.at}workflow_state.shared.{key}", 3, live=value, shared=shared)
         else:
             cell.set(value, shared=shared)
 
@@ -164,9 +166,11 @@ def _add_outputs(state: RunState, share: Share) -> list[Produced]:
             "output_id": made.output_id,
             "value": made.value,
         }
-        if kind == "intermediate":
+        if kind == "intermediate" or made.intermediate:
             record["kind"] = "intermediate"
-        state.outputs.append(Produced(Cell(f"messages.output[{len(state.outputs)}]", 3, live=record)))
+        state.outputs.append(
+            Produced(Cell(f"{state.at}messages.output[{len(state.outputs)}]", 3, live=record))
+        )
     return state.outputs[before:]
 
 

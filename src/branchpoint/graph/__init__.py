@@ -23,6 +23,12 @@ from branchpoint.graph._factory import Factory
 from branchpoint.graph._function import FunctionExecutor, executor
 from branchpoint.graph._graph import DEFAULT_MAX_ITERATIONS, Graph, OutputClass, Undelivered
 from branchpoint.graph._handlers import handler, response_handler
+from branchpoint.graph._nesting import (
+    NestingExecutor,
+    SubWorkflowRequestMessage,
+    SubWorkflowResponseMessage,
+    interceptors,
+)
 from branchpoint.graph._runscope import check_configuration, definition_copy, dehydrate, hydrate, spawn
 from branchpoint.graph._signature import child_graph, signature, signature_hash
 from branchpoint.graph._specs import HandlerSpec, ResponseSpec
@@ -56,6 +62,7 @@ __all__ = [
     "FunctionExecutor",
     "Graph",
     "HandlerSpec",
+    "NestingExecutor",
     "OutputClass",
     "Port",
     "Reducer",
@@ -64,6 +71,8 @@ __all__ = [
     "Selection",
     "StateField",
     "StateKey",
+    "SubWorkflowRequestMessage",
+    "SubWorkflowResponseMessage",
     "SwitchBranch",
     "SyncWorkflowContext",
     "Undelivered",
@@ -84,6 +93,7 @@ __all__ = [
     "fold",
     "handler",
     "hydrate",
+    "interceptors",
     "is_name",
     "last_write",
     "matches",

@@ -26,8 +26,8 @@ T = TypeVar("T")
 class Port(Protocol):
     """What the engine does for one delivery; the contexts pass everything on to it.
 
-    Its methods do not wait, with one exception: `emit` may return an awaitable, which the
-    asynchronous context awaits. A port given to a `SyncWorkflowContext` is called from the
+    Its methods do not wait, with two exceptions: `emit` and `stream_output` may return an awaitable,
+    which the asynchronous context awaits. A port given to a `SyncWorkflowContext` is called from the
     handler's thread and returns None.
     """
 
@@ -62,6 +62,11 @@ class Port(Protocol):
         ...
 
     @property
+    def run_options(self) -> Mapping[str, Any]:
+        """What the call gave for itself alone, as far as it is for this executor."""
+        ...
+
+    @property
     def executor_state(self) -> dict[str, Any]:
         """The persisted state of a function."""
         ...
@@ -72,6 +77,10 @@ class Port(Protocol):
 
     def yield_output(self, value: Any) -> None:
         """Take an output at its present value."""
+        ...
+
+    def stream_output(self, piece: Any) -> Awaitable[None] | None:
+        """Deliver a piece of the output that is yielded next."""
         ...
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
@@ -136,6 +145,15 @@ class _Context(Generic[OutT, W_OutT]):
     def run_metadata(self) -> Mapping[str, Any]:
         """The `metadata` given with the input that is worked on, also when another process resumes."""
         return self._port.run_metadata
+
+    @property
+    def run_options(self) -> Mapping[str, Any]:
+        """What the caller gave for this one call: `tools`, `function_invocation_kwargs`, `client_kwargs`.
+
+        Keyword arguments that were given per executor are this executor's own. They are never saved: a
+        call that resumes has those it is given itself.
+        """
+        return self._port.run_options
 
     @property
     def executor_state(self) -> dict[str, Any]:
@@ -256,6 +274,15 @@ class WorkflowContext(_Context[OutT, W_OutT]):
         self._port.yield_output(output)
         return _DONE
 
+    def stream_output(self, piece: Any) -> Awaitable[None]:
+        """Deliver a piece of the output that this handler yields next, to a reader of the stream, at once.
+
+        The event is of the kind of that output and has its `output_id`, but is not durable and not
+        saved. Call `yield_output` with the whole when it is complete. Awaiting this waits for a
+        reader that is far behind.
+        """
+        return self._port.stream_output(piece) or _DONE
+
     def request_info(
         self, request_data: object, response_type: Any, *, request_id: str | None = None
     ) -> Awaitable[str]:
@@ -294,6 +321,15 @@ class SyncWorkflowContext(_Context[OutT, W_OutT]):
     def yield_output(self, output: W_OutT) -> None:
         """Give an output to the caller; see `WorkflowContext.yield_output`."""
         self._port.yield_output(output)
+
+    def stream_output(self, piece: Any) -> None:
+        """Deliver a piece of the output that is yielded next; see `WorkflowContext.stream_output`."""
+        delivery = self._port.stream_output(piece)
+        if inspect.isawaitable(delivery):
+            raise HandlerError(
+                f"A piece of an output of executor '{self.executor_id}' cannot be awaited from a sync handler; "
+                "the port of a sync context must deliver it itself."
+            )
 
     def request_info(self, request_data: object, response_type: Any, *, request_id: str | None = None) -> str:
         """Ask the outside world; see `WorkflowContext.request_info`."""

@@ -200,6 +200,20 @@ class Executor(metaclass=_ExecutorMeta):
             for spec in self.response_handlers
         )
 
+    def check_response(self, request: Any, response: Any) -> None:
+        """Refuse an answer that is of the right type and still does not fit its request.
+
+        Override it where an answer has to name what it answers. It is called on the definition, before
+        anything of the call is accepted, so it sees no state.
+
+        Args:
+            request: What was asked, the method's own copy.
+            response: The answer, of the type that the request declares.
+
+        Raises:
+            ValueError: It does not fit; the text says why. The request stays open.
+        """
+
     def on_snapshot_save(self) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Return the state to save, in an executor that manages its own.
 

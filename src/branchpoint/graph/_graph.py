@@ -12,6 +12,7 @@ from branchpoint.graph._choice import exact_classes
 from branchpoint.graph._edges import EdgeGroup
 from branchpoint.graph._executor import Executor
 from branchpoint.graph._factory import Factory
+from branchpoint.graph._nesting import NestingExecutor
 from branchpoint.graph._runscope import spawn
 from branchpoint.graph._signature import signature, signature_hash
 from branchpoint.graph._statekey import StateKey
@@ -44,6 +45,7 @@ class Graph:
         intermediate_ids: Executors whose yields are intermediate outputs.
         max_iterations: Bound of supersteps since the last accepted input.
         undelivered: Whether a message that no target accepts is an error or is dropped with a warning.
+        nesting: Those of the executors that run a workflow inside.
         signature: The readable signature; plain JSON, not to be changed.
         signature_hash: Its hash, the same in every process.
     """
@@ -59,6 +61,7 @@ class Graph:
     intermediate_ids: frozenset[str] = frozenset()
     max_iterations: int = DEFAULT_MAX_ITERATIONS
     undelivered: Undelivered = "raise"
+    nesting: Mapping[str, NestingExecutor] = field(init=False, repr=False)
     signature: Mapping[str, Any] = field(init=False, repr=False)
     signature_hash: str = field(init=False)
     _outgoing: Mapping[str, tuple[EdgeGroup, ...]] = field(init=False, repr=False)
@@ -69,6 +72,8 @@ class Graph:
     def __post_init__(self) -> None:
         for name in ("executors", "factories", "state_keys"):
             self._fix(name, MappingProxyType(dict(getattr(self, name))))
+        nesting = {key: one for key, one in self.executors.items() if isinstance(one, NestingExecutor)}
+        self._fix("nesting", MappingProxyType(nesting))
         outgoing: dict[str, list[EdgeGroup]] = {}
         for group in self.groups:
             for source_id in group.source_ids:

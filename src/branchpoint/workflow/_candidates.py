@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from branchpoint.errors import DefinitionError
 from branchpoint.graph import Executor, Factory, FunctionExecutor, Graph
+from branchpoint.workflow._agents import agents_room
 
 __all__ = ["AgentLike", "ExecutorLike", "as_executor", "id_of", "is_agent"]
 
@@ -45,7 +46,7 @@ def as_executor(candidate: object) -> Executor | Factory:
     if isinstance(getattr(candidate, "graph", None), Graph):
         raise DefinitionError(
             f"{type(candidate).__qualname__} is a workflow, not an executor: "
-            "nested workflows are not in this version: give its executors and edges to this builder."
+            "wrap it, WorkflowExecutor(workflow, id=...), and give that to this builder."
         )
     if is_agent(candidate):
         return _wrap_agent(candidate)
@@ -80,14 +81,5 @@ def _is_function(candidate: object) -> bool:
 
 
 def _wrap_agent(candidate: object) -> Executor:
-    """Return the executor that runs an agent; the only place where this room knows of agents."""
-    try:
-        from branchpoint.agents import AgentExecutor  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError as missing:
-        if missing.name != "branchpoint.agents":
-            raise
-        raise DefinitionError(
-            f"'{id_of(candidate)}' ({type(candidate).__qualname__}) looks like an agent, and agents are not "
-            "available in this version: write an Executor whose handler calls its run method."
-        ) from missing
-    return cast(Executor, AgentExecutor(candidate, id=id_of(candidate)))
+    """Return the executor that runs an agent."""
+    return cast(Executor, agents_room().AgentExecutor(candidate))

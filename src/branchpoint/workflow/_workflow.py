@@ -9,9 +9,9 @@ import msgspec
 
 from branchpoint.checkpoint import Checkpoint, CheckpointStorage
 from branchpoint.codec import from_json, json_schema, type_expression
-from branchpoint.engine import ABSENT, RunRequest
+from branchpoint.engine import ABSENT, RunRequest, WorkflowInvocationKwargs, check_options
 from branchpoint.errors import BranchpointError, InvalidCallError, UnsupportedValueError
-from branchpoint.graph import Executor, Graph, describe
+from branchpoint.graph import Executor, Graph, SubWorkflowResponseMessage, describe
 from branchpoint.workflow._call import Call
 from branchpoint.workflow._run import STREAM_BUFFER, PendingRun, WorkflowRunStream
 
@@ -68,8 +68,9 @@ class Workflow:
 
     @property
     def input_types(self) -> list[Any]:
-        """Types of input the start executor accepts."""
-        return self._graph.executors[self._graph.start_id].input_types
+        """Types of input the start executor accepts; an answer to a child's question is none."""
+        taken = self._graph.executors[self._graph.start_id].input_types
+        return [tp for tp in taken if tp is not SubWorkflowResponseMessage]
 
     @property
     def output_types(self) -> list[Any]:
@@ -191,8 +192,8 @@ class Workflow:
         max_supersteps: int | None = ...,
         include_status_events: bool = ...,
         tools: Any = ...,
-        function_invocation_kwargs: Mapping[str, Any] | None = ...,
-        client_kwargs: Mapping[str, Any] | None = ...,
+        function_invocation_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = ...,
+        client_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = ...,
     ) -> WorkflowRunStream: ...
 
     @overload
@@ -208,8 +209,8 @@ class Workflow:
         max_supersteps: int | None = ...,
         include_status_events: bool = ...,
         tools: Any = ...,
-        function_invocation_kwargs: Mapping[str, Any] | None = ...,
-        client_kwargs: Mapping[str, Any] | None = ...,
+        function_invocation_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = ...,
+        client_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = ...,
     ) -> PendingRun: ...
 
     def run(
@@ -224,8 +225,8 @@ class Workflow:
         max_supersteps: int | None = None,
         include_status_events: bool = False,
         tools: Any = None,
-        function_invocation_kwargs: Mapping[str, Any] | None = None,
-        client_kwargs: Mapping[str, Any] | None = None,
+        function_invocation_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = None,
+        client_kwargs: Mapping[str, Any] | WorkflowInvocationKwargs | None = None,
     ) -> PendingRun | WorkflowRunStream:
         """Run the workflow: start a turn, answer requests, or go on where it stopped.
 
@@ -255,8 +256,9 @@ class Workflow:
                 input is accepted and nothing runs.
             include_status_events: Keep status events in the result's list.
             tools: Tools for agents, for this call alone; never persisted.
-            function_invocation_kwargs: Arguments for tools, for this call alone; never persisted.
-            client_kwargs: Arguments for chat clients, for this call alone; never persisted.
+            function_invocation_kwargs: Arguments for tools, for this call alone; never persisted. A
+                mapping of them, one of executor id to such a mapping, or `WorkflowInvocationKwargs`.
+            client_kwargs: Arguments for chat clients, given and treated in the same way.
 
         Returns:
             An awaitable of `WorkflowRunResult`, or a `WorkflowRunStream`.
@@ -277,6 +279,7 @@ class Workflow:
             "function_invocation_kwargs": function_invocation_kwargs,
             "client_kwargs": client_kwargs,
         }
+        check_options(options, self._graph.executors)
         request = RunRequest(
             message=message,
             responses=responses,

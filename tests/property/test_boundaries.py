@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from branchpoint import Executor, Workflow, WorkflowBuilder, WorkflowContext, handler, response_handler, state
 from tests.scenario.carry import Inner, Letter, Node, Pair, Point, letter, told
-from tests.scenario.kit import Around, Place, bytes_of, place_of, turns
+from tests.scenario.kit import Around, Place, bytes_of, place_of, reached, turns
 
 # Values with much in them that can be changed.
 
@@ -252,7 +252,7 @@ async def wreck(place: Place, ledger: Ledger, given_value: Any, answer: Any, *, 
         return await reading.get_final_response()
 
     running = asyncio.ensure_future(run(given_value))
-    await ledger.entered.wait()
+    await reached(ledger.entered, running)
     ledger.vandalize(given_value)
     result = await running
     check_snapshots(cp, ledger, kept)
@@ -291,8 +291,9 @@ async def wreck(place: Place, ledger: Ledger, given_value: Any, answer: Any, *, 
 def test_no_change_in_place_reaches_a_snapshot_or_anybody_else(
     value: Any, answer: Any, seed: int, stream: bool
 ) -> None:
-    place = place_of("memory", Path())
-    asyncio.run(wreck(place, Ledger(seed), value, answer, stream=stream))
+    with tempfile.TemporaryDirectory() as folder:
+        place = place_of("memory", Path(folder))
+        asyncio.run(wreck(place, Ledger(seed), value, answer, stream=stream))
 
 
 @settings(max_examples=15)

@@ -192,11 +192,15 @@ def _fields_of(event: WorkflowEvent) -> dict[str, Any]:
 
 
 def _event_of(fields: Any) -> WorkflowEvent:
-    if "state" in fields:
-        fields["state"] = WorkflowRunState(fields["state"])
-    if "details" in fields:
-        fields["details"] = WorkflowErrorDetails(**fields["details"])
-    return WorkflowEvent(**fields)
+    given = dict(fields)
+    if "state" in given:
+        given["state"] = WorkflowRunState(given["state"])
+    if "details" in given:
+        given["details"] = WorkflowErrorDetails(**given["details"])
+    event: WorkflowEvent = WorkflowEvent(**given)
+    if _fields_of(event).keys() != fields.keys():
+        raise ValueError("a field of the event has the value that it has by default")
+    return event
 
 
 def _copied(event: WorkflowEvent) -> WorkflowEvent:

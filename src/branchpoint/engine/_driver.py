@@ -14,6 +14,7 @@ from branchpoint.checkpoint import (
     BoundaryName,
     BoundaryView,
     Checkpoint,
+    CheckpointSnapshot,
     Hold,
     OpenedRequest,
     ProducedOutput,
@@ -270,10 +271,7 @@ class Runner(msgspec.Struct):
         snapshot_id = None
         made = done or _NOTHING
         if self.hold is not None:
-            summary = _summary(state, boundary, made.executors)
-            snapshot = await self.hold.commit_snapshot(
-                state=None if same else state.export(), metadata=self.metadata, summary=summary
-            )
+            snapshot = await self._keep(self.hold, state, boundary, made.executors, same=same)
             snapshot_id = snapshot.snapshot_id
         self.channel.superstep = state.iteration
         view = BoundaryView(
@@ -302,8 +300,21 @@ class Runner(msgspec.Struct):
             self.turns = asyncio.Lock()
         async with self.turns:
             state.began = state.began or self.checkpoint.head_snapshot_id or ""
-            summary = _summary(state, "child_superstep_completed", ())
-            await self.hold.commit_snapshot(state=state.export(), metadata=self.metadata, summary=summary)
+            await self._keep(self.hold, state, "child_superstep_completed")
+
+    async def _keep(
+        self,
+        hold: Hold,
+        state: RunState,
+        boundary: BoundaryName,
+        executors: Sequence[str] = (),
+        *,
+        same: bool = False,
+    ) -> CheckpointSnapshot:
+        summary = _summary(state, boundary, executors)
+        return await hold.commit_snapshot(
+            state=None if same else state.export(), metadata=self.metadata, summary=summary
+        )
 
     async def _report(self, state: RunState, plan: Report) -> Finished:
         """Tell again what a head that needs no run already holds, by the events that announced it."""

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -498,3 +498,24 @@ def test_an_error_says_where_and_what_to_do(
     assert caught.value.__cause__ is error
     for word in ("the place", *words):
         assert word in str(caught.value)
+
+
+def test_a_database_that_is_being_made_is_not_taken_for_another_programs(tmp_path: Path) -> None:
+    """Whoever opens it sees it before it was made, or after, and nothing between."""
+    path = str(tmp_path / "runs.db")
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as maker,
+        closing(sqlite3.connect(path, isolation_level=None)) as reader,
+    ):
+        maker.execute("PRAGMA journal_mode = WAL").fetchall()
+        begun: list[str] = []
+
+        def meanwhile(statement: str) -> None:
+            if "user_version" in statement and not begun:
+                begun.append(statement)
+                bring_up_to_date(maker, path)
+
+        reader.set_trace_callback(meanwhile)
+        assert version_of(reader, path) == 0
+        assert begun
+        assert version_of(reader, path) == len(SCRIPTS)

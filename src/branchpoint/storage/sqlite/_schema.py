@@ -26,8 +26,7 @@ def version_of(db: sqlite3.Connection, where: str, *, newest: int = len(SCRIPTS)
         UnknownVersionError: A newer version of the library made them.
         InvalidCallError: The database belongs to another program.
     """
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+    application, version, count = _as_of_one_moment(db)
     if application == APPLICATION and version > newest:
         raise UnknownVersionError(
             f"{where} has tables of version {version} and this program knows up to {newest}: "
@@ -35,12 +34,26 @@ def version_of(db: sqlite3.Connection, where: str, *, newest: int = len(SCRIPTS)
         )
     if application == APPLICATION and version > 0:
         return int(version)
-    (count,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or count:
         raise InvalidCallError(
             f"{where} is a database of another program: give checkpoints a file of their own."
         )
     return 0
+
+
+def _as_of_one_moment(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return whose the database is, its version and its number of tables; another program may be making it."""
+    begun = not db.in_transaction
+    if begun:
+        db.execute("BEGIN")
+    try:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (count,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return application, version, count
+    finally:
+        if begun and db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def bring_up_to_date(db: sqlite3.Connection, where: str, *, scripts: Sequence[str] = SCRIPTS) -> None:

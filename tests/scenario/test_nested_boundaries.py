@@ -22,6 +22,7 @@ from branchpoint import (
     append,
     handler,
 )
+from branchpoint.testing.samples import request
 from tests.scenario.kit import (
     Around,
     Boom,
@@ -162,6 +163,38 @@ async def test_r51_a_killed_process_costs_one_superstep_of_the_child(tmp_path: P
     assert Ticks(tmp_path / "ticks").all() == {"a": 1, "b": 1, "c": 2, "d": 1, **after}
 
 
+class Twice(Step):
+    """Calls twice."""
+
+    @handler
+    async def on_text(self, text: str, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.send_message("A")
+        await ctx.send_message("B")
+
+
+@every_place
+async def test_r51_a_call_that_is_over_is_not_made_again(place: Place, ticks: Ticks) -> None:
+    """Of two calls of one superstep the second one fails."""
+
+    async def fail(text: str, ctx: Any) -> None:
+        if text == "B" and ticks["a"] == 2:
+            raise Boom(text)
+
+    child = chain(Scripted("a", ticks, fail), Step("b", ticks, final=True), name="child")
+    workflow = chain(
+        Twice("twice", ticks), WorkflowExecutor(child, "kid"), Step("end", ticks, final=True), name="p"
+    )
+    checkpoint = place.create(workflow)
+    with pytest.raises(Boom):
+        await workflow.run("x", checkpoint=checkpoint)
+    checkpoint = await place.reload()
+    assert inside(checkpoint, "kid")["workflow_state"]["status"] == "idle"
+    result = await workflow.run(checkpoint=checkpoint)
+    assert result.get_outputs() == ["A>a>b>end", "B>a>b>end"]
+    assert ticks.all() == {"a": 3, "b": 2, "end": 2}
+    await lawful(place, checkpoint)
+
+
 # Several children at once.
 
 
@@ -281,6 +314,38 @@ async def test_r51_keys_stay_the_same_when_work_is_done_again(
     await lawful(place, checkpoint)
 
 
+class Round(Step):
+    """Goes round once more, then yields."""
+
+    @handler
+    async def on_text(self, text: str, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(text) if text.count(">c") > 1 else await ctx.send_message(text)
+
+
+@every_place
+async def test_r51_they_do_so_in_a_later_call_of_the_same_run(place: Place, ticks: Ticks) -> None:
+    keys: dict[str, list[str]] = {}
+
+    class Last(Keyed):
+        @handler
+        async def on_text(self, text: str, ctx: WorkflowContext[str, str]) -> None:
+            self.keys().setdefault(self.id, []).append(ctx.idempotency_key)
+            if self.ticks(self.id) == 2:
+                raise Boom(self.id)
+            await ctx.yield_output(f"{text}>{self.id}")
+
+    kid = WorkflowExecutor(chain(Step("a", ticks), Last("c", keys, ticks), name="child"), "kid")
+    loop = Round("round", ticks)
+    workflow = WorkflowBuilder(name="p", start_executor=kid).add_edge(kid, loop).add_edge(loop, kid).build()
+    checkpoint = place.create(workflow)
+    with pytest.raises(Boom):
+        await workflow.run("x", checkpoint=checkpoint)
+    result = await workflow.run(checkpoint=await place.reload())
+    assert result.get_outputs() == ["x>a>c>a>c"]
+    first, failed, again = keys["c"]
+    assert first != failed == again
+
+
 @every_place
 @pytest.mark.parametrize("way", ["back", "fork"])
 async def test_r51_keys_differ_on_another_branch(place: Place, ticks: Ticks, way: str) -> None:
@@ -368,6 +433,13 @@ async def test_r51_the_state_of_a_child_can_be_edited(place: Place, ticks: Ticks
             GraphMismatchError,
             lambda kid: kid["executions"]["0"]["messages"]["pending"]["deliveries"][0].update(targets=["z"]),
             "executor_states.kid.executions.0.messages.pending.deliveries[0] to 'z'",
+        ),
+        (
+            GraphMismatchError,
+            lambda kid: kid["executions"]["0"]["messages"]["pending"]["requests"].update(
+                r=request(source_executor_id="b", path=["z"])
+            ),
+            "executor_states.kid.executions.0.messages.pending.requests.r of 'z/b'",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from branchpoint import (
     Checkpoint,
     UnknownRequestError,
     Workflow,
+    WorkflowBuilder,
     WorkflowContext,
     WorkflowExecutor,
     handler,
@@ -102,6 +103,33 @@ async def test_c74_after_an_answer_only_the_new_question_is_open(
     result = await workflow.run(responses={request.request_id: "two"}, checkpoint=checkpoint)
     assert result.get_outputs() == [behind("x>q1=one>q2=two", depth)]
     assert (ticks["q1"], ticks["q1.answer"], ticks["q2"], ticks["q2.answer"]) == (1, 1, 1, 1)
+    await lawful(place, checkpoint)
+
+
+@every_place
+@every_depth
+@pytest.mark.parametrize("first", [0, 1])
+async def test_c74_what_is_open_still_is_not_asked_again(
+    place: Place, ticks: Ticks, depth: int, first: int
+) -> None:
+    """Two questions at once, of which one is answered."""
+    asks = [Ask("q1", ticks, final=True), Ask("q2", ticks, final=True)]
+    source = Step("src", ticks)
+    child = WorkflowBuilder(name="child", start_executor=source).add_fan_out_edges(source, asks).build()
+    workflow = nested(child, ticks, depth)
+    checkpoint = place.create(workflow)
+    await workflow.run("x", checkpoint=checkpoint)
+    asked = [request.request_id for request in checkpoint.pending_requests]
+    checkpoint = await place.reload()
+    result = await workflow.run(responses={asked[first]: "yes"}, checkpoint=checkpoint)
+    assert [event for event in result if event.type == "request_info"] == []
+    assert [request.request_id for request in checkpoint.pending_requests] == [asked[1 - first]]
+    assert ticks["after0"] == 0
+    result = await workflow.run(responses={asked[1 - first]: "too"}, checkpoint=checkpoint)
+    answers = ["yes", "too"] if first == 0 else ["too", "yes"]
+    results = [behind(f"x>src>q{n}={answer}", depth) for n, answer in enumerate(answers, 1)]
+    assert sorted(result.get_outputs()) == sorted(results)
+    assert (ticks["q1"], ticks["q2"]) == (1, 1)
     await lawful(place, checkpoint)
 
 

@@ -245,7 +245,7 @@ class Stubborn:
 @every_place
 @every_depth
 async def test_c82_a_handler_inside_that_does_not_end_is_abandoned(
-    place: Place, ticks: Ticks, depth: int
+    place: Place, ticks: Ticks, depth: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     stubborn, time = Stubborn(), LoopTime()
     steps = [Step("a", ticks), Scripted("b", ticks, stubborn), Step("c", ticks, final=True)]
@@ -259,7 +259,8 @@ async def test_c82_a_handler_inside_that_does_not_end_is_abandoned(
     time.forward(6)
     with pytest.raises(asyncio.CancelledError, match="why"):
         await stream
-    # Of all the levels only the handler is left.
+    # Of all the levels only the handler is left, and named.
+    assert ["executor 'b' did not end" in record.message for record in caplog.records] == [True]
     here = asyncio.current_task()
     assert len([task for task in asyncio.all_tasks() if task is not here]) == 1
     checkpoint = await place.reload()

@@ -98,6 +98,28 @@ async def test_r51_an_executor_of_the_parent_answers(place: Place, ticks: Ticks,
         await lawful(place, checkpoint)
 
 
+class Unkept:
+    """Can be copied, and cannot be stored."""
+
+
+class AsksWith(Executor):
+    """Takes what cannot be stored."""
+
+    @handler
+    async def on_value(self, value: Unkept, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.request_info("known?", str)
+
+    @response_handler
+    async def on_answer(self, question: str, answer: str, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(answer)
+
+
+async def test_r51_without_a_checkpoint_nothing_of_that_is_encoded(ticks: Ticks) -> None:
+    child = WorkflowBuilder(name="child", start_executor=AsksWith(id="asks")).build()
+    result = await at_a_desk(child, Desk(ticks, {"known?": "yes"})).run(Unkept())
+    assert result.get_outputs() == ["yes>desk"]
+
+
 @every_place
 async def test_r51_what_it_does_not_know_it_asks_the_caller(place: Place, ticks: Ticks) -> None:
     workflow = at_a_desk(asking(ticks), Desk(ticks, {"q1?x>a": "one"}))

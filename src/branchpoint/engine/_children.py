@@ -109,11 +109,7 @@ class Children(msgspec.Struct):
 
     def _free(self, parent: RunState) -> str:
         main = self.executions.get(MAIN)
-        if (
-            main is not None
-            and main.status == IDLE
-            and not any(one.execution == MAIN for one in self.accepted)
-        ):
+        if main is not None and main.status == IDLE:
             return MAIN
         number = 0
         while (name := str(number)) in self.executions:

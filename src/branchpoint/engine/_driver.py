@@ -311,7 +311,14 @@ class Runner(msgspec.Struct):
         *,
         same: bool = False,
     ) -> CheckpointSnapshot:
-        summary = _summary(state, boundary, executors)
+        summary = Summary(
+            boundary=boundary,
+            status=state.status,  # type: ignore[arg-type]
+            superstep=state.iteration,
+            input_id=state.input_id,
+            requests=tuple(state.requests),
+            executors=tuple(executors),
+        )
         return await hold.commit_snapshot(
             state=None if same else state.export(), metadata=self.metadata, summary=summary
         )
@@ -359,17 +366,6 @@ class Runner(msgspec.Struct):
 
 
 _NOTHING: Final = Done([], [], [])
-
-
-def _summary(state: RunState, boundary: BoundaryName, executors: Sequence[str]) -> Summary:
-    return Summary(
-        boundary=boundary,
-        status=state.status,  # type: ignore[arg-type]
-        superstep=state.iteration,
-        input_id=state.input_id,
-        requests=tuple(state.requests),
-        executors=tuple(executors),
-    )
 
 
 def _asked_in(state: RunState) -> set[int]:

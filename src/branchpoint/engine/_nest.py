@@ -62,8 +62,6 @@ class Nest:
             while stepper.state.deliveries:
                 stepper.check_bound()
                 await stepper.superstep(loop)
-                if stepper.channel.is_full:
-                    await stepper.channel.drain()
         children.hand_over(share, parent, origin.superstep)
         for name in served:
             if name not in children.executions:

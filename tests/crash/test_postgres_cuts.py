@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -31,6 +32,19 @@ def through(place: str, proxy: TcpProxy) -> PostgresCheckpointStorage:
     return storage
 
 
+@asynccontextmanager
+async def cuttable(
+    server: PostgresServer, place: str
+) -> AsyncIterator[tuple[TcpProxy, PostgresCheckpointStorage, PostgresCheckpointStorage]]:
+    """A proxy that cuts, a storage that works through it, and one beside it."""
+    async with (
+        TcpProxy(server.port) as proxy,
+        through(place, proxy) as storage,
+        postgres_at(place) as direct,
+    ):
+        yield proxy, storage, direct
+
+
 async def same(mine: Checkpoint, storage: PostgresCheckpointStorage) -> None:
     """What memory holds is what is stored, and it obeys the law."""
     loaded = await storage.load(mine.checkpoint_id)
@@ -42,11 +56,7 @@ async def same(mine: Checkpoint, storage: PostgresCheckpointStorage) -> None:
 async def test_c20_a_commit_whose_connection_is_cut_is_settled(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         checkpoint = await grown(storage, commits=2)
         for n in range(ROUNDS):
             cut = proxy.cut(when)
@@ -60,11 +70,7 @@ async def test_c20_a_commit_whose_connection_is_cut_is_settled(
 async def test_c20_a_first_commit_whose_connection_is_cut_is_settled(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         await grown(storage, "warm", commits=2)
         for n in range(ROUNDS):
             cut = proxy.cut(when)
@@ -78,11 +84,7 @@ async def test_c20_a_commit_that_another_one_follows_is_settled(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
     """Between the cut and the second try another writer goes on from whatever is there."""
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         checkpoint = await grown(storage, commits=2)
         landed: set[str] = set()
         for n in range(ROUNDS):
@@ -103,11 +105,7 @@ async def test_c20_a_commit_that_another_one_follows_is_settled(
 async def test_a_group_whose_connection_is_cut_is_settled(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         many = [await grown(storage, f"run-{n}", commits=1) for n in range(30)]
         await asyncio.gather(*(one.commit_snapshot(state(1)) for one in many))
         for n in range(6):
@@ -124,11 +122,7 @@ async def test_c20_who_cannot_look_says_so_and_finds_out_later(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
     """The server stays out of reach, so that nobody can say what happened; `refresh` can, afterwards."""
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         checkpoint = await grown(storage, commits=2)
         landed = 0
         for n in range(ROUNDS):
@@ -155,11 +149,7 @@ async def test_every_other_call_goes_on_over_a_cut(
     postgres_server: PostgresServer, postgres_place: str, when: When
 ) -> None:
     chance = random.Random(when)
-    async with (
-        TcpProxy(postgres_server.port) as proxy,
-        through(postgres_place, proxy) as storage,
-        postgres_at(postgres_place) as direct,
-    ):
+    async with cuttable(postgres_server, postgres_place) as (proxy, storage, direct):
         for n in range(ROUNDS // 5):
             await grown(storage, commits=5)
             lease = await storage.take_lease("order-17")

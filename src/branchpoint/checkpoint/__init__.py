@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from branchpoint.checkpoint._aside import aside
 from branchpoint.checkpoint._checkpoint import Checkpoint
 from branchpoint.checkpoint._contract import (
     Capability,
@@ -94,6 +95,7 @@ __all__ = [
     "StoredRecords",
     "Summary",
     "announced",
+    "aside",
     "boundary_view",
     "check_id",
     "check_lazy_over",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from branchpoint import codec
+from branchpoint.checkpoint._aside import aside
 from branchpoint.checkpoint._contract import CheckpointStorage, StoredHead, StoredRecords, refuse_stale
 from branchpoint.checkpoint._digests import Digests
 from branchpoint.checkpoint._history import History, format_of
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from branchpoint.checkpoint._checkpoint import Checkpoint
 
 __all__ = ["fetch", "fetch_lineage", "needed_parts", "parts_below", "rebuild", "restored", "stored_parts"]
-
-
-_FEW = 200
-"""How many parts and manifests are checked on the event loop's own thread: in about a millisecond."""
 
 
 async def restored(
@@ -88,9 +84,7 @@ async def _restored(storage: CheckpointStorage, checkpoint_id: str) -> Checkpoin
         lazy_over=storage.lazy_over,
         sealed=records.sealed,
     )
-    if len(records.parts) + len(records.manifests) <= _FEW:
-        return rebuild_all()
-    return await asyncio.to_thread(rebuild_all)
+    return await aside(rebuild_all, len(records.parts) + len(records.manifests))
 
 
 def _beginning(records: StoredRecords, storage: CheckpointStorage) -> History:

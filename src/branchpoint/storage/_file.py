@@ -26,9 +26,9 @@ from branchpoint.checkpoint import (
     check_lease_seconds,
     parts_below,
 )
-from branchpoint.errors import InvalidCallError
 from branchpoint.storage._disk import Disk
 from branchpoint.storage._folder import Folder
+from branchpoint.storage._formats import check_format
 from branchpoint.storage._listing import Page
 from branchpoint.storage._lock import require_locks
 
@@ -91,11 +91,7 @@ class FileCheckpointStorage(CheckpointStorage):
         disk: Disk | None = None,
     ) -> None:
         require_locks()
-        if serialization_format not in ("json", "msgpack"):
-            raise InvalidCallError(
-                f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
-            )
-        self.serialization_format = serialization_format
+        self.serialization_format = check_format(serialization_format)
         self.lazy_over = check_lazy_over(lazy_over)
         self.commit_waits = commit_thread
         self.leases = leases

@@ -38,6 +38,7 @@ from branchpoint.storage._disk import (
     reported,
     token,
 )
+from branchpoint.storage._formats import refuse_format
 from branchpoint.storage._journal import Format
 from branchpoint.storage._leases import Leases
 from branchpoint.storage._lock import STRIPES, holding
@@ -441,8 +442,4 @@ def _kept(journal: Journal, keep: set[str], parts: frozenset[str], format: Forma
 
 
 def _refuse_other_format(stored: Format, given: Format, place: Place) -> None:
-    if stored != given:
-        raise InvalidCallError(
-            f"{place} is kept as {stored}, and this storage writes {given}. Open it with "
-            f"FileCheckpointStorage(..., serialization_format={stored!r}), or fork it into this storage."
-        )
+    refuse_format(stored, given, what=str(place), storage="FileCheckpointStorage")

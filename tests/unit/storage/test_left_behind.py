@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from branchpoint.checkpoint import Checkpoint, CheckpointStorage
+from branchpoint.checkpoint import Checkpoint
 from branchpoint.errors import SnapshotNotLoadedError
+from branchpoint.testing._clauses._lazy import size, written
 from tests.states import commit_superstep, output
 from tests.storages import Opener, create, opener, state
 
@@ -21,29 +20,13 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return opener(request.param, tmp_path)
 
 
-def page(n: int) -> dict[str, Any]:
-    """A state of which 4 kB are its own and 2 kB belong to every page."""
-    return state(n, own=f"{n:04} " * 800, same="same " * 400, n=n)
-
-
-async def written(storage: CheckpointStorage, commits: int = COMMITS) -> Checkpoint:
-    checkpoint = create(storage)
-    for n in range(commits):
-        await checkpoint.commit_snapshot(page(n))
-    return checkpoint
-
-
-def size(parts: Mapping[str, bytes]) -> int:
-    return sum(map(len, parts.values()))
-
-
 def loaded(checkpoint: Checkpoint) -> list[int]:
     """The places in commit order of the snapshots whose state is in memory."""
     return [n for n, snapshot in enumerate(checkpoint.snapshots) if snapshot.is_loaded]
 
 
 async def test_the_newest_are_kept_as_far_as_they_fit(reopen: Opener) -> None:
-    whole = await written(reopen())
+    whole = await written(reopen(), COMMITS)
     lazy = await reopen(lazy_over=30_000).load("order-17")
     assert loaded(lazy) == list(range(COMMITS - 6, COMMITS))
     less = await reopen(lazy_over=size(whole.parts) - 1).load("order-17")

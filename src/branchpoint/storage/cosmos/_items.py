@@ -22,7 +22,8 @@ from branchpoint.checkpoint import (
     decode_header,
     decode_manifest,
 )
-from branchpoint.errors import CorruptCheckpointError, InvalidCallError, UnknownVersionError, quotable
+from branchpoint.errors import CorruptCheckpointError, UnknownVersionError, quotable
+from branchpoint.storage._formats import refuse_format
 from branchpoint.storage.cosmos._names import HEAD
 
 __all__ = [
@@ -256,11 +257,8 @@ def refuse_other_format(stored: Format, given: Format, checkpoint_id: str) -> No
     Raises:
         InvalidCallError: It is of the other format.
     """
-    if stored != given:
-        raise InvalidCallError(
-            f"checkpoint {checkpoint_id!r} is kept as {stored}, and this storage writes {given}. Open it with "
-            f"CosmosCheckpointStorage(..., serialization_format={stored!r}), or fork it into this storage."
-        )
+    what = f"checkpoint {checkpoint_id!r}"
+    refuse_format(stored, given, what=what, storage="CosmosCheckpointStorage")
 
 
 def _manifest(data: Data, snapshot_id: str | None, head: HeadItem) -> Manifest:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from branchpoint.checkpoint import CheckpointInfo, Format, Manifest, Status, StoredRecords, check_id
+from branchpoint.checkpoint import CheckpointInfo, Format, Manifest, Status, StoredRecords, aside, check_id
 from branchpoint.errors import DataError, StorageError
 from branchpoint.storage._listing import Page
 from branchpoint.storage.cosmos._container import Container
@@ -27,9 +26,6 @@ from branchpoint.storage.cosmos._names import sort_key
 
 __all__ = ["load_lineage", "load_listing", "load_parts", "load_records", "snapshots_of"]
 
-_FEW = 200
-"""How many items are read on the event loop's own thread: in about a millisecond."""
-
 _NAMES = 50
 """How many parts are asked for by one query."""
 
@@ -44,8 +40,6 @@ _OWNERS = (
     "WHERE c.kind = 'snapshot' AND c.life = @life AND ARRAY_CONTAINS(@attempts, c.attempt)"
 )
 _LISTING = "SELECT * FROM c WHERE {0} ORDER BY c.sort"
-
-T = TypeVar("T")
 
 
 async def load_records(
@@ -82,7 +76,7 @@ async def load_records(
                 )
             )
         if await _is_still(container, seen, doing):
-            return await _aside(partial(_records, seen, head, *several), sum(map(len, several)))
+            return await aside(partial(_records, seen, head, *several), sum(map(len, several)))
     raise _restless(container, doing)
 
 
@@ -104,7 +98,7 @@ async def load_lineage(container: Container, checkpoint_id: str, *, format: Form
             doing, _LINEAGE, partition=head.partition, parameters={"life": head.life}
         )
         if await _is_still(container, seen, doing):
-            return await _aside(partial(_records, seen, head, found), len(found))
+            return await aside(partial(_records, seen, head, found), len(found))
     raise _restless(container, doing)
 
 
@@ -135,7 +129,7 @@ async def load_parts(
         )
         items = [_item(document, checkpoint_id) for document in documents]
         shown = await _landed(container, head, items, doing)
-        found |= await _aside(partial(parts_in, shown, checkpoint_id), sum(len(one.names) for one in shown))
+        found |= await aside(partial(parts_in, shown, checkpoint_id), sum(len(one.names) for one in shown))
 
 
 async def load_listing(container: Container, page: Page, **asked: Any) -> list[CheckpointInfo]:
@@ -285,8 +279,3 @@ async def _landed(
             if again is None or not read_item(again, PartsItem, head.checkpoint_id).landed:
                 left_out.add(item.id)
     return [item for item in items if item.id not in left_out]
-
-
-async def _aside(work: Callable[[], T], count: int) -> T:
-    """Do in a thread what would hold the event loop up."""
-    return work() if count <= _FEW else await asyncio.to_thread(work)

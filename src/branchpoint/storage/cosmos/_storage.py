@@ -21,7 +21,7 @@ from branchpoint.checkpoint import (
     check_lazy_over,
     check_lease_seconds,
 )
-from branchpoint.errors import InvalidCallError
+from branchpoint.storage._formats import check_format
 from branchpoint.storage._listing import Page
 from branchpoint.storage.cosmos import _leases, _reads, _sweeps
 from branchpoint.storage.cosmos._commits import Commit
@@ -89,11 +89,7 @@ class CosmosCheckpointStorage(CheckpointStorage):
         lease_seconds: float = 30.0,
         client_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if serialization_format not in ("json", "msgpack"):
-            raise InvalidCallError(
-                f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
-            )
-        self.serialization_format = serialization_format
+        self.serialization_format = check_format(serialization_format)
         self.lazy_over = check_lazy_over(lazy_over)
         self.leases = leases
         self.lease_seconds = check_lease_seconds(lease_seconds)

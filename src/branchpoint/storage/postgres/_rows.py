@@ -16,7 +16,8 @@ from branchpoint.checkpoint import (
     decode_header,
     decode_manifest,
 )
-from branchpoint.errors import CorruptCheckpointError, InvalidCallError
+from branchpoint.errors import CorruptCheckpointError
+from branchpoint.storage._formats import FORMATS, refuse_format
 
 __all__ = ["damaged", "info_of", "label", "labels_of", "records_of", "refuse_other_format"]
 
@@ -44,14 +45,10 @@ def refuse_other_format(stored: str | None, given: Format, checkpoint_id: str) -
         InvalidCallError: It is of the other format.
         CorruptCheckpointError: It is of none.
     """
-    if stored == given:
-        return
-    if stored not in ("json", "msgpack"):
+    if stored not in FORMATS:
         raise damaged(checkpoint_id, "its row names no format")
-    raise InvalidCallError(
-        f"checkpoint {checkpoint_id!r} is kept as {stored}, and this storage writes {given}. Open it with "
-        f"PostgresCheckpointStorage(..., serialization_format={stored!r}), or fork it into this storage."
-    )
+    what = f"checkpoint {checkpoint_id!r}"
+    refuse_format(stored, given, what=what, storage="PostgresCheckpointStorage")
 
 
 def records_of(

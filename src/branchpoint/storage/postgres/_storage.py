@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from branchpoint.checkpoint import (
     StoredHead,
     StoredLease,
     StoredRecords,
+    aside,
     check_id,
     check_lazy_over,
     check_lease_seconds,
@@ -32,6 +32,7 @@ from branchpoint.checkpoint import (
 )
 from branchpoint.errors import CheckpointNotFoundError, DataError, InvalidCallError, StorageError
 from branchpoint.ids import new_id
+from branchpoint.storage._formats import check_format
 from branchpoint.storage._listing import Page
 from branchpoint.storage.postgres._grouping import Commit
 from branchpoint.storage.postgres._rows import (
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     import asyncpg
 
 __all__ = ["PostgresCheckpointStorage"]
-
-_FEW = 200
-"""How many rows are read on the event loop's own thread: in about a millisecond."""
 
 _TRIES = 20
 _LONGEST_LEASE = 1e9
@@ -107,13 +105,9 @@ class PostgresCheckpointStorage(CheckpointStorage):
         leases: bool = False,
         lease_seconds: float = 30.0,
     ) -> None:
-        if serialization_format not in ("json", "msgpack"):
-            raise InvalidCallError(
-                f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
-            )
         if type(connections) is not int or connections < 1:
             raise InvalidCallError(f"connections is how many there are at most, from 1, not {connections!r}")
-        self.serialization_format = serialization_format
+        self.serialization_format = check_format(serialization_format)
         self.lazy_over = check_lazy_over(lazy_over)
         self.leases = leases
         self.lease_seconds = check_lease_seconds(lease_seconds)
@@ -235,7 +229,7 @@ class PostgresCheckpointStorage(CheckpointStorage):
         decode = partial(
             records_of, rows, format=self.serialization_format, checkpoint_id=checkpoint_id, parts=parts
         )
-        return decode() if len(rows) <= _FEW else await asyncio.to_thread(decode)
+        return await aside(decode, len(rows))
 
     async def load_parts(self, checkpoint_id: str, digests: Collection[str]) -> dict[str, bytes]:
         """Return the named parts; what is not there is left out.

@@ -6,7 +6,8 @@ import sqlite3
 from typing import Any
 
 from branchpoint.checkpoint import Format, StoredHead
-from branchpoint.errors import CorruptCheckpointError, InvalidCallError
+from branchpoint.errors import CorruptCheckpointError
+from branchpoint.storage._formats import FORMATS, refuse_format
 
 __all__ = ["Head", "damaged", "refuse_other_format"]
 
@@ -65,14 +66,10 @@ def refuse_other_format(stored: str, given: Format, checkpoint_id: str) -> None:
         InvalidCallError: It is.
         CorruptCheckpointError: It is kept in neither.
     """
-    if stored == given:
-        return
-    if stored not in ("json", "msgpack"):
+    if stored not in FORMATS:
         raise damaged(checkpoint_id, "its format is no format")
-    raise InvalidCallError(
-        f"checkpoint {checkpoint_id!r} is kept as {stored}, and this storage writes {given}. Open it with "
-        f"SQLiteCheckpointStorage(..., serialization_format={stored!r}), or fork it into this storage."
-    )
+    what = f"checkpoint {checkpoint_id!r}"
+    refuse_format(stored, given, what=what, storage="SQLiteCheckpointStorage")
 
 
 def damaged(checkpoint_id: str, why: str) -> CorruptCheckpointError:

@@ -31,6 +31,7 @@ from branchpoint.checkpoint import (
     encode_manifest,
 )
 from branchpoint.errors import BranchpointError, CheckpointNotFoundError, InvalidCallError, StorageError
+from branchpoint.storage._formats import check_format
 from branchpoint.storage._listing import Page
 from branchpoint.storage.sqlite._database import Use
 from branchpoint.storage.sqlite._jobs import Job, Work
@@ -99,11 +100,7 @@ class SQLiteCheckpointStorage(CheckpointStorage):
         lease_seconds: float = 30.0,
         lose_newest_on_power_cut: bool = False,
     ) -> None:
-        if serialization_format not in ("json", "msgpack"):
-            raise InvalidCallError(
-                f'serialization_format is "json" or "msgpack", not {serialization_format!r}.'
-            )
-        self.serialization_format = serialization_format
+        self.serialization_format = check_format(serialization_format)
         self.lazy_over = check_lazy_over(lazy_over)
         self.commit_waits = commit_thread
         self.leases = leases

@@ -119,14 +119,7 @@ class Commit:
             db.execute(_MOVE_PLACED, (head.key,))
 
     def _refuse(self, db: sqlite3.Connection, stored: StoredHead | None) -> None:
-        if self.leases:
-            _refuse_leased(db, self.checkpoint_id, self.held)
-        refuse_stale(
-            self.checkpoint_id,
-            expected_head_snapshot_id=self.expected,
-            generation=self.generation,
-            stored=stored,
-        )
+        _refuse(db, self, stored, generation=self.generation)
 
     def _create(self, db: sqlite3.Connection) -> None:
         assert self.header is not None  # nothing is stored and nothing was expected
@@ -223,14 +216,7 @@ class Prune:
             db.execute(_MOVE_PLACED, (head.key,))
 
     def _refuse(self, db: sqlite3.Connection, stored: StoredHead | None) -> None:
-        if self.leases:
-            _refuse_leased(db, self.checkpoint_id, self.held)
-        refuse_stale(
-            self.checkpoint_id,
-            expected_head_snapshot_id=self.expected,
-            generation=self.generation - 1,
-            stored=stored,
-        )
+        _refuse(db, self, stored, generation=self.generation - 1)
 
     def _is_done(self, db: sqlite3.Connection, head: Head) -> bool:
         header = db.execute("SELECT data FROM records WHERE record = ?", (head.header,)).fetchone()
@@ -300,9 +286,16 @@ def end_lease(db: sqlite3.Connection, checkpoint_id: str, lease: Lease) -> None:
     db.execute("DELETE FROM leases WHERE checkpoint_id = ? AND token = ?", (checkpoint_id, lease.token))
 
 
-def _refuse_leased(db: sqlite3.Connection, checkpoint_id: str, held: Lease | None) -> None:
-    stored = _stored_lease(db, checkpoint_id)
-    refuse_leased(checkpoint_id, held=held, stored=None if stored is None else stored.as_of_now())
+def _refuse(
+    db: sqlite3.Connection, job: Commit | Prune, stored: StoredHead | None, *, generation: int
+) -> None:
+    """Compare lease, head and generation with what a commit or prune expects."""
+    if job.leases:
+        lease = _stored_lease(db, job.checkpoint_id)
+        refuse_leased(job.checkpoint_id, held=job.held, stored=None if lease is None else lease.as_of_now())
+    refuse_stale(
+        job.checkpoint_id, expected_head_snapshot_id=job.expected, generation=generation, stored=stored
+    )
 
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)

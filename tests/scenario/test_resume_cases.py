@@ -325,8 +325,9 @@ class Meet(Join):
         await ctx.send_message("(" + "|".join(texts) + ")")
 
 
-def laps(ticks: Ticks) -> Workflow:
-    hub, left, right, meet = Hub("hub", ticks), Step("l", ticks), Step("r", ticks), Meet("meet", ticks)
+def laps(ticks: Ticks, left: Executor | None = None) -> Workflow:
+    left = left or Step("l", ticks)
+    hub, right, meet = Hub("hub", ticks), Step("r", ticks), Meet("meet", ticks)
     builder = WorkflowBuilder(name="laps", start_executor=hub).add_fan_out_edges(hub, [left, right])
     return builder.add_fan_in_edges([left, right], meet).add_edge(meet, hub).build()
 

@@ -49,7 +49,7 @@ from branchpoint.checkpoint._manifest import (
     is_v1_checkpoint,
     refuse_v1,
 )
-from branchpoint.checkpoint._plain import check_id, check_lazy_over, copy_metadata
+from branchpoint.checkpoint._plain import check_id, check_lazy_over, copy_metadata, copy_signature
 from branchpoint.checkpoint._records import EarlierInput, OutputRecord, PendingRequest
 from branchpoint.checkpoint._restoring import parts_below
 from branchpoint.checkpoint._shape import BUCKETS, MESSAGES, OpenedInput, OpenedState, read_state
@@ -109,6 +109,7 @@ __all__ = [
     "common_ancestor",
     "copied_checkpoint",
     "copy_metadata",
+    "copy_signature",
     "decode_header",
     "decode_manifest",
     "durable_events",

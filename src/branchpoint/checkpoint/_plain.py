@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from branchpoint.codec import Settled
 from branchpoint.errors import InvalidCallError
 
 __all__ = [
@@ -114,16 +115,17 @@ def copy_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return copied
 
 
-def copy_signature(signature: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a graph's readable signature.
+def copy_signature(signature: Mapping[str, Any]) -> Settled:
+    """Return a copy of a graph's readable signature, which nobody changes; such a copy itself as it is.
 
     Raises:
         InvalidCallError: It is not a mapping of plain JSON.
     """
+    if type(signature) is Settled:
+        return signature
     if not isinstance(signature, Mapping):
         raise InvalidCallError(f"a signature is a mapping of plain JSON, not {type(signature).__name__}")
-    copied: dict[str, Any] = _checked(dict(signature), "signature", 0)
-    return copied
+    return Settled(_checked(dict(signature), "signature", 0))
 
 
 def require_text(value: str, name: str) -> str:

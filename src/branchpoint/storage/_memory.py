@@ -79,6 +79,8 @@ class MemoryCheckpointStorage(CheckpointStorage):
         self.lazy_over = check_lazy_over(lazy_over)
         self.leases = leases
         self.lease_seconds = check_lease_seconds(lease_seconds)
+        # A subclass with a commit of its own may well wait in it.
+        self.commit_waits = type(self).commit_snapshot is not MemoryCheckpointStorage.commit_snapshot
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._leases: dict[str, LeaseRecord] = {}

@@ -7,7 +7,7 @@ from typing import Any, Literal, Union, overload
 
 import msgspec
 
-from branchpoint.checkpoint import Checkpoint, CheckpointStorage
+from branchpoint.checkpoint import Checkpoint, CheckpointStorage, copy_signature
 from branchpoint.codec import from_json, json_schema, type_expression
 from branchpoint.engine import ABSENT, RunRequest, WorkflowInvocationKwargs, check_options
 from branchpoint.errors import BranchpointError, InvalidCallError, UnsupportedValueError
@@ -25,10 +25,12 @@ class Workflow:
     Everything that survives a call is in the caller's `Checkpoint`.
     """
 
-    __slots__ = ("_graph", "__weakref__")
+    __slots__ = ("_graph", "_signature", "__weakref__")
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        # As its checkpoints keep it, all the same one; made with the first of them.
+        self._signature: Mapping[str, Any] = graph.signature
 
     def __repr__(self) -> str:
         return f"<Workflow {self._graph.name!r}: {len(self._graph.executors)} executors>"
@@ -170,11 +172,12 @@ class Workflow:
             InvalidCallError: The id is refused, or a storage was given and the workflow has no name
                 that could match after a restart.
         """
+        self._signature = copy_signature(self._signature)
         return Checkpoint.create(
             checkpoint_id=checkpoint_id,
             workflow_name=self._graph.name or "",
             graph_signature_hash=self._graph.signature_hash,
-            signature=self.signature,
+            signature=self._signature,
             checkpoint_storage=checkpoint_storage,
             metadata=metadata,
         )

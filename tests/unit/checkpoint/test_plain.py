@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from branchpoint.checkpoint import Checkpoint, check_id
-from branchpoint.checkpoint._plain import copy_labels, copy_metadata, copy_plain
+from branchpoint.checkpoint._plain import copy_labels, copy_metadata, copy_plain, copy_signature
 from branchpoint.errors import InvalidCallError
 from tests.unit.checkpoint.doubles import new_checkpoint
 
@@ -81,6 +81,18 @@ def test_what_no_backend_could_keep_is_refused_at_creation(name: str, bad: Any) 
     with pytest.raises(InvalidCallError, match=name) as caught:
         Checkpoint.create(**(good | {name: bad}))
     assert str(caught.value).isprintable()
+
+
+def test_a_signature_is_checked_once_and_shared_from_then_on() -> None:
+    given = {"k": [1]}
+    kept = copy_signature(given)
+    given["k"].append(2)
+    assert kept == {"k": [1]}
+    assert copy_signature(kept) is kept
+    checkpoint = Checkpoint.create(workflow_name="w", graph_signature_hash="h", signature=kept)
+    checkpoint.header.signature["k"].append(3)
+    assert type(checkpoint.header.signature) is dict
+    assert kept == {"k": [1]}
 
 
 @pytest.mark.parametrize(

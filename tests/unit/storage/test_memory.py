@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
 from branchpoint.storage import InMemoryCheckpointStorage, MemoryCheckpointStorage
 from tests.storages import create, grown, state
 
@@ -33,3 +38,29 @@ async def test_two_names_for_one_class_and_two_storages_for_two_places() -> None
     await grown(one)
     assert await other.list_checkpoints() == []
     assert repr(one) == "<MemoryCheckpointStorage of 1 checkpoints>"
+
+
+async def test_a_commit_is_through_in_one_step_and_makes_no_task() -> None:
+    checkpoint = create(MemoryCheckpointStorage())
+    with pytest.raises(StopIteration):
+        checkpoint.commit_snapshot(state(1)).send(None)
+    assert len(checkpoint.snapshots) == 1
+
+
+async def test_a_commit_of_a_subclass_may_wait_and_is_seen_through() -> None:
+    class Slow(MemoryCheckpointStorage):
+        async def commit_snapshot(self, *args: Any, **options: Any) -> None:
+            entered.set()
+            await gate.wait()
+            await super().commit_snapshot(*args, **options)
+
+    entered, gate = asyncio.Event(), asyncio.Event()
+    checkpoint = create(Slow())
+    commit = asyncio.ensure_future(checkpoint.commit_snapshot(state(1)))
+    await entered.wait()
+    commit.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await commit
+    assert len(checkpoint.snapshots) == 1

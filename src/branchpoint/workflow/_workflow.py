@@ -174,7 +174,7 @@ class Workflow:
             checkpoint_id=checkpoint_id,
             workflow_name=self._graph.name or "",
             graph_signature_hash=self._graph.signature_hash,
-            signature=self.signature,
+            signature=self._graph.signature,
             checkpoint_storage=checkpoint_storage,
             metadata=metadata,
         )

@@ -33,26 +33,34 @@ async def landed(hold: Hold, call: Coroutine[Any, Any, None], what: str) -> None
         call.close()
         raise
 
+    waiter: asyncio.Future[None] | None = None
+
+    def over() -> None:
+        commit.end()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
     async def in_flight() -> None:
         try:
             await call
         finally:
-            commit.end()
-
-    task = asyncio.create_task(in_flight(), name=what)
+            over()  # whoever waits wakes after this step, which is the last one
 
     # Also when the loop ends before the task has begun.
     def after(_: asyncio.Task[None]) -> None:
         call.close()
-        commit.end()
+        over()
 
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(in_flight(), name=what)
     task.add_done_callback(after)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
+        # Not `shield`, which wakes before the call is over. Who is cancelled again and again, as
+        # anyio's cancel scopes do it, goes round once more each time.
+        waiter = loop.create_future()
         try:
-            # Not `shield`, which wakes before the call is over. Who is cancelled again and again, as
-            # anyio's cancel scopes do it, goes round once more each time.
-            await asyncio.wait([task])
+            await waiter
         except asyncio.CancelledError as error:
             cancelled = cancelled or error
     failure = None if task.cancelled() else task.exception()

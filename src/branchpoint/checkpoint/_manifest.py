@@ -60,7 +60,9 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     snapshot_id: str = msgspec.field(name="s")
 
 
-class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+class Manifest(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, gc=False
+):
     """Everything about one snapshot except its state, readable without decoding any value.
 
     Attributes:

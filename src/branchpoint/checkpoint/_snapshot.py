@@ -223,6 +223,8 @@ class CheckpointSnapshot:
     def new_parts(self) -> dict[str, bytes]:
         """Parts that storage does not hold yet, by digest; empty once the snapshot is committed."""
         left = self._table.left
+        if not left:
+            return dict(self._new)
         return {digest: data for digest, data in self._new.items() if digest not in left}
 
     def parts(self) -> dict[str, bytes]:

@@ -43,7 +43,7 @@ class _Named(msgspec.Struct, frozen=True):
     checkpoint_id: str = msgspec.field(name="id")
 
 
-class _CommitBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _CommitBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     manifest: Manifest
     parts: dict[str, msgspec.Raw]
 

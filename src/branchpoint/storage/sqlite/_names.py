@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["ManifestName", "beginning_of", "header_name", "kept_name", "shown_name"]
 
-_TO_PLAIN = str.maketrans("-_+/", "+/!!")  # what is no urlsafe letter is none afterwards
+_TO_PLAIN = bytes.maketrans(b"-_+/", b"+/!!")  # what is no urlsafe letter is none afterwards
 _TO_URLSAFE = bytes.maketrans(b"+/", b"-_")
 _LAST = "AQgw"  # what can stand last where 16 bytes are written in 22 letters
 
@@ -17,7 +17,7 @@ def kept_name(name: str) -> str | bytes:
     """Return what a part's name is stored as: 16 bytes for the urlsafe base64 of 16 bytes, or itself."""
     if len(name) == 22 and name[21] in _LAST:
         try:
-            return binascii.a2b_base64(name.translate(_TO_PLAIN) + "==", strict_mode=True)
+            return binascii.a2b_base64(name.encode().translate(_TO_PLAIN) + b"==", strict_mode=True)
         except ValueError:
             pass  # it only looks like one
     return name

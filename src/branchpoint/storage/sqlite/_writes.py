@@ -139,13 +139,14 @@ class Commit:
     def _store(self, db: sqlite3.Connection, key: int, record: int, previous: int) -> None:
         back = record - previous if previous else 0
         name = str(ManifestName.of(self.manifest, self.checkpoint_id, back, len(self.parts)))
-        rows = [
-            (number, key, kept, data)
-            for number, kept, data in zip(
-                range(record + 1, record + 1 + len(self.parts)), self.names, self.parts.values(), strict=True
-            )
+        # As `bytearray`: of `bytes` the driver asks each time whether they are to be adapted.
+        rows: list[tuple[int, int, str | bytearray, bytearray]] = [
+            (record, key, name, bytearray(self.manifest))
         ]
-        db.executemany(_STORE, [(record, key, name, self.manifest), *rows])
+        for kept, data in zip(self.names, self.parts.values(), strict=True):
+            record += 1
+            rows.append((record, key, kept if isinstance(kept, str) else bytearray(kept), bytearray(data)))
+        db.executemany(_STORE, rows)
 
 
 class Prune:

@@ -23,6 +23,7 @@ from branchpoint import (
     CheckpointInUseError,
     Executor,
     FileCheckpointStorage,
+    InputMismatchError,
     MemoryCheckpointStorage,
     UnfinishedWorkError,
     WorkflowBuilder,
@@ -411,6 +412,51 @@ async def test_r52_after_a_failure_the_history_is_whole(ticks: Ticks) -> None:
     expected = [("user", "hi"), ("assistant", "first:hi"), ("assistant", "second:hi")]
     assert history(record.messages) == expected
     assert list(session.state) == ["branchpoint.checkpoint", "recording"]
+
+
+@both
+async def test_r52_a_delivery_that_is_repeated_is_recorded_once(stored: bool, ticks: Ticks) -> None:
+    record = Recording()
+    agent = failing_once(ticks, checkpoint_storage=storage_of(stored), context_providers=[record])
+    session = agent.create_session()
+    with pytest.raises(Boom):
+        await agent.run("a", session=session, input_id="m1")
+    for _ in range(2):
+        await agent.run("a", session=session, input_id="m1")
+    with pytest.raises(InputMismatchError):
+        await agent.run("b", session=session, input_id="m1")
+    assert history(record.messages) == [("user", "a"), ("assistant", "first:a"), ("assistant", "second:a")]
+
+
+async def test_r52_a_copy_from_before_a_delivery_gets_its_own_history_of_it(ticks: Ticks) -> None:
+    agent = failing_once(
+        ticks, checkpoint_storage=storage_of(True), context_providers=[InMemoryHistoryProvider()]
+    )
+    session = agent.create_session()
+    with pytest.raises(Boom):
+        await agent.run("a", session=session, input_id="m1")
+    await agent.run(session=session)
+    older = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+    refused = json.dumps(older.to_dict())
+    await agent.run("b", session=session, input_id="m2")
+    with pytest.raises(InputMismatchError):
+        await agent.run("c", session=older, input_id="m2")
+    assert json.dumps(older.to_dict()) == refused, "a refused call changes nothing"
+    await agent.run("b", session=older, input_id="m2")
+    assert history(older.state["in_memory"]["messages"]) == history(session.state["in_memory"]["messages"])
+    assert older.state["branchpoint.checkpoint"] == session.state["branchpoint.checkpoint"]
+
+
+async def test_r52_the_end_of_a_turn_whose_reader_left_is_recorded() -> None:
+    record = Recording()
+    agent = remembering(context_providers=[record])
+    session = agent.create_session()
+    async for _ in agent.run("a b", session=session, stream=True):
+        break  # the run was ahead of its reader, and came to its end
+    assert record.messages == []
+    assert (await agent.run("c", session=session)).text == "a b c"
+    expected = [("user", "a b"), ("assistant", "a b"), ("user", "c"), ("assistant", "a b c")]
+    assert history(record.messages) == expected
 
 
 async def test_r52_a_paused_turn_is_recorded_once() -> None:

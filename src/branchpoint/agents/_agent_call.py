@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Message
+from agent_framework import AgentResponseUpdate, AgentSession, Message
 
-from branchpoint.agents._carried import carry
+from branchpoint.agents._carried import carry, place_of
 from branchpoint.agents._inputs import Form
 from branchpoint.agents._providers import Providers
 from branchpoint.agents._questions import answers_in
 from branchpoint.agents._telling import Teller
-from branchpoint.checkpoint import Checkpoint
+from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot
 from branchpoint.errors import PendingRequestsError, UnfinishedWorkError
 from branchpoint.events import WorkflowEvent
 
@@ -55,35 +55,58 @@ class AgentCall:
     async def updates(self, stream: bool) -> AsyncGenerator[AgentResponseUpdate, None]:
         """Run, and give what is to be told; the session keeps where the workflow is then, however this ends."""
         checkpoint, messages = self._checkpoint, self._messages
+        head = None if checkpoint is None else checkpoint.head_snapshot
         pending = [] if checkpoint is None else checkpoint.pending_requests
         answers = answers_in(messages, pending, self._where)
-        before = None if checkpoint is None else checkpoint.head_snapshot_id
-        untold = await _untold(checkpoint)
-        given = await self._providers.before(messages, is_new=before is None)
+        untold: list[WorkflowEvent[Any]] = []
+        if checkpoint is not None and head is not None:
+            if head.status == "in_progress":
+                untold = await _of_last_input(checkpoint, head)  # the call that it failed in has told nobody
+            elif self._providers.missed_some:
+                # A turn came to its end although its reader had left.
+                heard = Teller()
+                heard.hear(await _of_last_input(checkpoint, head))
+                await self._providers.catch_up(heard.response())
+        given = await self._providers.before(messages, is_new=head is None)
         arguments = dict(self._options, checkpoint=checkpoint)
         if answers:
             arguments["responses"] = answers
         elif messages:
             arguments["message"] = self._form(given)
         teller = Teller()
+        fresh, done = 0, False
+        # A copy of the session from before this delivery is not where the delivery has led.
+        behind = (
+            head is not None and self._session is not None and place_of(self._session) != head.snapshot_id
+        )
         try:
-            fresh = 0
             async with aclosing(_events(self._workflow, stream, arguments)) as batches:
                 async for events in batches:
                     fresh = len(teller.told)
-                    for update in teller.tell([*untold, *events]):
+                    for update in teller.hear([*untold, *events]):
                         yield update
                     untold = []
+            done = True
         except (PendingRequestsError, UnfinishedWorkError) as error:
             raise self._refused(error) from error
         finally:
-            moved = checkpoint is None or checkpoint.head_snapshot_id != before
-            if self._session is not None and checkpoint is not None:
-                carry(self._session, checkpoint)
-            if moved:
-                self._providers.accepted(messages)
+            moved = self._keep(head, done, behind)
         # What was only said again, since it is still open, is in no history twice.
-        await self._providers.after(AgentResponse.from_updates(teller.told[:fresh]), moved)
+        await self._providers.after(teller.response(fresh), moved=moved)
+
+    def _keep(self, head: CheckpointSnapshot | None, done: bool, behind: bool) -> bool:
+        """Have the session keep where the workflow is now, and say whether that is another place than before."""
+        session, checkpoint = self._session, self._checkpoint
+        if session is None or checkpoint is None:
+            self._providers.accepted(self._messages)
+            return True
+        start = None if head is None else head.snapshot_id
+        moved = checkpoint.head_snapshot_id != start or (done and behind)
+        if moved:
+            carry(session, checkpoint)
+            repeated = head is not None and head.input_id == self._options["input_id"] and not behind
+            self._providers.accepted([] if repeated else self._messages)
+        return moved
 
     def _refused(
         self, error: PendingRequestsError | UnfinishedWorkError
@@ -106,12 +129,8 @@ class AgentCall:
         )
 
 
-async def _untold(checkpoint: Checkpoint | None) -> list[WorkflowEvent[Any]]:
-    """Return what an unfinished turn has come to so far: the call that it failed in has told nobody."""
-    if checkpoint is None or checkpoint.status != "in_progress":
-        return []
-    head = checkpoint.head_snapshot
-    assert head is not None
+async def _of_last_input(checkpoint: Checkpoint, head: CheckpointSnapshot) -> list[WorkflowEvent[Any]]:
+    """Return what the last input has come to so far."""
     await checkpoint.load_lineage()
     for snapshot in checkpoint.ancestors():
         if snapshot.input_id == head.input_id:

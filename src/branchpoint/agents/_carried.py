@@ -16,7 +16,7 @@ from branchpoint.checkpoint import (
 )
 from branchpoint.errors import InvalidCallError
 
-__all__ = ["CarriedCheckpoint", "carried_by", "carry"]
+__all__ = ["CarriedCheckpoint", "carried_by", "carry", "place_of"]
 
 KEY: Final = "branchpoint.checkpoint"
 """The one key of a session's state."""
@@ -114,6 +114,14 @@ async def _go_to(checkpoint: Checkpoint, snapshot_id: str) -> None:
     if checkpoint.head_snapshot_id != snapshot_id:
         await checkpoint.load_snapshot(snapshot_id)
         checkpoint.restart_from(snapshot_id)
+
+
+def place_of(session: AgentSession) -> str | None:
+    """Return the snapshot that a session is at, as it says itself; None before its first turn."""
+    entry = session.state.get(KEY)
+    if isinstance(entry, CarriedCheckpoint):
+        return entry.checkpoint.head_snapshot_id
+    return None if entry is None else entry["snapshot_id"]
 
 
 def carry(session: AgentSession, checkpoint: Checkpoint) -> None:

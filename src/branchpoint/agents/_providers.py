@@ -34,11 +34,7 @@ class Providers:
         if not providers:
             return messages
         session = self._session
-        self._context = context = SessionContext(
-            session_id=session.session_id,
-            service_session_id=session.service_session_id,
-            input_messages=messages,
-        )
+        self._context = context = self._new_context(messages)
         histories: set[str] = set()
         for provider in providers:
             if isinstance(provider, HistoryProvider):
@@ -49,12 +45,22 @@ class Providers:
             await provider.before_run(agent=self._agent, session=session, context=context, state=state)
         return context.get_messages(exclude_sources=set() if is_new else histories, include_input=True)
 
+    @property
+    def missed_some(self) -> bool:
+        """Whether there are providers, and messages that none was told of."""
+        return bool(self._agent.context_providers and self._session.state.get(UNRECORDED))
+
+    async def catch_up(self, response: AgentResponse[Any]) -> None:
+        """Tell the providers of messages that none was told of, and what came of them."""
+        self._context = self._new_context([])
+        await self.after(response, moved=True)
+
     def accepted(self, messages: list[Message]) -> None:
         """Remember messages that the workflow has taken, until providers are told of them."""
         if self._context is not None and messages:
             self._session.state[UNRECORDED] = [*self._session.state.get(UNRECORDED, ()), *messages]
 
-    async def after(self, response: AgentResponse[Any], moved: bool) -> None:
+    async def after(self, response: AgentResponse[Any], *, moved: bool) -> None:
         """Tell the providers what was said since they were last told, if anything was."""
         context = self._context
         if context is None:
@@ -66,3 +72,10 @@ class Providers:
         context._response = response
         self._session.state.pop(UNRECORDED, None)
         await self._agent._run_after_providers(session=self._session, context=context)
+
+    def _new_context(self, messages: list[Message]) -> SessionContext:
+        return SessionContext(
+            session_id=self._session.session_id,
+            service_session_id=self._session.service_session_id,
+            input_messages=messages,
+        )

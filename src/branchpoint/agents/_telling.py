@@ -33,16 +33,15 @@ class Teller:
         self._pieces: set[str | None] = set()
         self._wholes: set[str | None] = set()
 
-    def tell(self, events: Iterable[WorkflowEvent[Any]]) -> Iterator[AgentResponseUpdate]:
-        """Tell what events say that was not told yet."""
-        for event in events:
-            for update in self._updates(event):
-                self.told.append(update)
-                yield update
+    def hear(self, events: Iterable[WorkflowEvent[Any]]) -> list[AgentResponseUpdate]:
+        """Return the updates that events come to, apart from what was told before."""
+        updates = [update for event in events for update in self._updates(event)]
+        self.told += updates
+        return updates
 
-    def response(self) -> AgentResponse[Any]:
-        """Return what the updates so far come to."""
-        return AgentResponse.from_updates(self.told)
+    def response(self, first: int | None = None) -> AgentResponse[Any]:
+        """Return what the updates so far come to, or so many of them."""
+        return AgentResponse.from_updates(self.told[:first])
 
     def _updates(self, event: WorkflowEvent[Any]) -> Iterator[AgentResponseUpdate]:
         if event.type == "request_info":

@@ -23,17 +23,20 @@ from branchpoint import (
     CheckpointInUseError,
     Executor,
     FileCheckpointStorage,
+    GraphMismatchError,
     InputMismatchError,
     MemoryCheckpointStorage,
-    UnfinishedWorkError,
     WorkflowBuilder,
     WorkflowContext,
+    WorkflowExecutor,
     handler,
 )
 from branchpoint.agents import WorkflowAgent
 from branchpoint.checkpoint import Checkpoint
+from branchpoint.testing import check_lineage_law
 from branchpoint.testing.agents import scripted_agent
 from tests.scenario.kit import Boom, Ticks, reached, turns
+from tests.scenario.test_workflow_agent import Clerk
 
 
 class Gate:
@@ -128,18 +131,24 @@ async def test_r52_a_stream_and_a_whole_response_say_the_same() -> None:
     assert {message.author_name for message in streamed.messages} == {"start", "one", "two"}
 
 
-async def test_r52_what_is_streamed_by_children_that_are_not_heard_is_not_told() -> None:
-    from branchpoint import WorkflowExecutor
-
-    child = WorkflowBuilder(name="child", start_executor=scripted_agent(["secret"], name="inner")).build()
-    nested = WorkflowExecutor(child, id="nested")
+@pytest.mark.parametrize("direct", [False, True])
+async def test_r52_children_are_heard_as_they_speak_where_their_outputs_are_those_of_the_whole(
+    direct: bool,
+) -> None:
+    deep = WorkflowBuilder(name="deep", start_executor=scripted_agent(["one two"], name="inner")).build()
+    nested = WorkflowExecutor(deep, id="nested", allow_direct_output=True)
+    middle = WorkflowBuilder(name="middle", start_executor=nested).build()
+    outer = WorkflowExecutor(middle, id="outer", allow_direct_output=direct)
 
     async def ends(response: Any, ctx: WorkflowContext[Any, str]) -> None:
         await ctx.yield_output("public")
 
-    agent = WorkflowBuilder(name="w", start_executor=nested).add_edge(nested, ends).build().as_agent()
+    builder = WorkflowBuilder(name="w", start_executor=outer)
+    agent = (builder if direct else builder.add_edge(outer, ends)).build().as_agent()
     stream = agent.run("hi", session=agent.create_session(), stream=True)
-    assert told(await stream.get_final_response()) == [("assistant", "public")]
+    assert [update.text async for update in stream] == (["one", " two"] if direct else ["public"])
+    whole = await agent.run("hi", session=agent.create_session())
+    assert told(whole) == [("assistant", "one two" if direct else "public")]
 
 
 @both
@@ -150,10 +159,8 @@ async def test_r52_a_stream_left_early_leaves_the_session_usable(stored: bool) -
     await agent.run("a", session=session)
     async for _ in agent.run("b c d", stream=True, session=session):
         break
-    # At once, with no turn of the loop between: the call that was left ends first.
-    with pytest.raises(UnfinishedWorkError, match=r"await agent\.run\(session=session\) finishes it"):
-        await agent.run("other", session=session)
     gate.open.set()
+    # At once, with no turn of the loop between: the call that was left ends first.
     assert (await agent.run(session=session)).text == "a b c d"
     assert (await agent.run("e", session=session)).text == "a b c d e"
     assert len(agent._sessions) == 0
@@ -252,16 +259,53 @@ async def test_r52_a_call_that_failed_is_finished_and_tells_the_whole_turn(
 
 
 @both
-async def test_r52_a_turn_that_failed_can_be_given_up(ticks: Ticks, stored: bool) -> None:
-    agent = failing_once(ticks, checkpoint_storage=storage_of(stored))
-    session = agent.create_session()
+async def test_r52_a_new_message_gives_an_unfinished_turn_up(
+    ticks: Ticks, stored: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = Recording()
+    agent = failing_once(ticks, checkpoint_storage=storage_of(stored), context_providers=[record])
+    session = agent.create_session(session_id="s")
     with pytest.raises(Boom):
         await agent.run("hi", session=session)
+    unfinished = await agent.get_checkpoint(session)
+    assert unfinished is not None and unfinished.head_snapshot is not None
+    left = unfinished.head_snapshot.snapshot_id
+    assert [text for _, text in told(await agent.run("new", session=session))] == ["first:new", "second:new"]
+    assert "session 's': an unfinished turn was given up" in caplog.text
+    assert [text for _, text in history(record.messages)] == ["new", "first:new", "second:new"]
+    checkpoint = await agent.get_checkpoint(session)
+    assert checkpoint is not None
+    (given_up,) = (one for one in checkpoint.snapshots if one.boundary == "abandoned")
+    assert given_up.parent_snapshot_id == left and "new message" in given_up.metadata["reason"]
+    # Nothing is lost: one can go back, and finish it.
+    checkpoint.restart_from(left)
+    agent.set_checkpoint(session, checkpoint)
+    assert [text for _, text in told(await agent.run(session=session))] == ["first:hi", "second:hi"]
+    check_lineage_law(checkpoint)
+
+
+async def test_r52_a_message_for_an_unfinished_turn_of_another_agent_gives_nothing_up(ticks: Ticks) -> None:
+    session = AgentSession()
+    with pytest.raises(Boom):
+        await failing_once(ticks).run("hi", session=session)
+    before = json.dumps(session.to_dict())
+    with pytest.raises(GraphMismatchError):
+        await remembering().run("new", session=session)
+    assert json.dumps(session.to_dict()) == before
+
+
+@both
+async def test_r52_a_paused_turn_can_be_given_up(ticks: Ticks, stored: bool) -> None:
+    workflow = WorkflowBuilder(name="w", start_executor=Clerk(ticks)).build()
+    agent = workflow.as_agent(checkpoint_storage=storage_of(stored))
+    session = agent.create_session()
+    await agent.run("hi", session=session)
     checkpoint = await agent.get_checkpoint(session)
     assert checkpoint is not None
     await checkpoint.abandon()
     agent.set_checkpoint(session, checkpoint)
-    assert [text for _, text in told(await agent.run("new", session=session))] == ["first:new", "second:new"]
+    (asked,) = (await agent.run("new", session=session)).user_input_requests
+    assert asked.parse_arguments()["data"] == {"what": "new"}
 
 
 async def test_r52_a_delivery_acts_once_also_when_the_session_was_not_saved(
@@ -404,8 +448,6 @@ async def test_r52_after_a_failure_the_history_is_whole(ticks: Ticks) -> None:
     session = agent.create_session()
     with pytest.raises(Boom):
         await agent.run("hi", session=session)
-    with pytest.raises(UnfinishedWorkError):
-        await agent.run("refused", session=session)
     assert record.messages == []
     session = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
     await agent.run(session=session)
@@ -460,8 +502,6 @@ async def test_r52_the_end_of_a_turn_whose_reader_left_is_recorded() -> None:
 
 
 async def test_r52_a_paused_turn_is_recorded_once() -> None:
-    from tests.scenario.test_workflow_agent import Clerk
-
     record = Recording()
     agent = (
         WorkflowBuilder(name="w", start_executor=Clerk(Ticks())).build().as_agent(context_providers=[record])

@@ -116,6 +116,24 @@ async def test_r52_agent_frameworks_own_workflow_pauses_on_what_it_asks() -> Non
     assert [one.text for one in result.get_outputs()] == ["refund 7: done"]
 
 
+async def test_r52_its_stream_is_one_of_agent_frameworks() -> None:
+    agent = remembering().as_agent()
+    workflow = agent_framework.WorkflowBuilder(start_executor=agent).build()
+    told = [event.data.text async for event in workflow.run("a b", stream=True) if event.type == "output"]
+    assert told == ["a", " b"]
+    session = agent.create_session()
+    texts = agent.run("c d", session=session, stream=True).map(
+        lambda update: update.text, finalizer=lambda texts: "|".join(texts)
+    )
+    assert [text async for text in texts] == ["c", " d"]
+    assert await texts.get_final_response() == "c| d"
+    texts = agent.run("e", session=session, stream=True).map(str, finalizer=list)
+    async for _ in texts:
+        break
+    await texts.close()
+    assert (await agent.run(session=session)).text == "c d e"
+
+
 async def test_r52_an_approval_of_an_agent_two_workflows_deep() -> None:
     deep = scripted_agent([tool_call("refund", order="7"), "All done."], name="desk", tools=[refund])
     inner = WorkflowBuilder(name="inner", start_executor=deep).build().as_agent(name="inner")

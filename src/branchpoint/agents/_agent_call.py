@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from agent_framework import AgentResponseUpdate, AgentSession, Message
 
@@ -12,12 +14,14 @@ from branchpoint.agents._carried import carry, place_of
 from branchpoint.agents._inputs import Form
 from branchpoint.agents._providers import Providers
 from branchpoint.agents._questions import answers_in
-from branchpoint.agents._telling import Teller
+from branchpoint.agents._telling import Teller, is_heard
 from branchpoint.checkpoint import Checkpoint, CheckpointSnapshot
 from branchpoint.errors import PendingRequestsError, UnfinishedWorkError
 from branchpoint.events import WorkflowEvent
 
 __all__ = ["AgentCall"]
+
+_log: Final = logging.getLogger(__name__)
 
 
 class AgentCall:
@@ -60,11 +64,13 @@ class AgentCall:
         answers = answers_in(messages, pending, self._where)
         untold: list[WorkflowEvent[Any]] = []
         if checkpoint is not None and head is not None:
+            if messages and not pending and await self._is_new_to(checkpoint, head):
+                head = await self._give_up(checkpoint)
             if head.status == "in_progress":
                 untold = await _of_last_input(checkpoint, head)  # the call that it failed in has told nobody
             elif self._providers.missed_some:
                 # A turn came to its end although its reader had left.
-                heard = Teller()
+                heard = self._teller()
                 heard.hear(await _of_last_input(checkpoint, head))
                 await self._providers.catch_up(heard.response())
         given = await self._providers.before(messages, is_new=head is None)
@@ -73,7 +79,7 @@ class AgentCall:
             arguments["responses"] = answers
         elif messages:
             arguments["message"] = self._form(given)
-        teller = Teller()
+        teller = self._teller()
         fresh, done = 0, False
         # A copy of the session from before this delivery is not where the delivery has led.
         behind = (
@@ -88,11 +94,14 @@ class AgentCall:
                     untold = []
             done = True
         except (PendingRequestsError, UnfinishedWorkError) as error:
-            raise self._refused(error) from error
+            raise self._refused() from error
         finally:
             moved = self._keep(head, done, behind)
         # What was only said again, since it is still open, is in no history twice.
         await self._providers.after(teller.response(fresh), moved=moved)
+
+    def _teller(self) -> Teller:
+        return Teller(partial(is_heard, self._workflow))
 
     def _keep(self, head: CheckpointSnapshot | None, done: bool, behind: bool) -> bool:
         """Have the session keep where the workflow is now, and say whether that is another place than before."""
@@ -108,24 +117,39 @@ class AgentCall:
             self._providers.accepted([] if repeated else self._messages)
         return moved
 
-    def _refused(
-        self, error: PendingRequestsError | UnfinishedWorkError
-    ) -> PendingRequestsError | UnfinishedWorkError:
+    async def _is_new_to(self, checkpoint: Checkpoint, head: CheckpointSnapshot) -> bool:
+        """Say whether a message comes while a turn is unfinished, and is not the delivery that began it."""
+        if head.status != "in_progress":
+            return False
+        input_id = self._options["input_id"]
+        if input_id is None:
+            return True
+        await checkpoint.load_lineage()
+        return all(snapshot.input_id != input_id for snapshot in checkpoint.ancestors())
+
+    async def _give_up(self, checkpoint: Checkpoint) -> CheckpointSnapshot:
+        """Give the unfinished turn up, as a conversation goes on after it was interrupted; tell who looks after it."""
+        workflow = self._workflow
+        checkpoint.verify_graph(
+            workflow_name=workflow.name or "",
+            graph_signature_hash=workflow.graph_signature_hash,
+            signature=workflow.signature,
+        )
+        head = await checkpoint.abandon("a new message came before the turn was finished")
+        self._providers.forget()
+        if self._session is not None:
+            carry(self._session, checkpoint)
+        _log.warning("%s: an unfinished turn was given up for a new message", self._where)
+        return head
+
+    def _refused(self) -> PendingRequestsError:
         checkpoint = self._checkpoint
         assert checkpoint is not None  # otherwise nothing is pending
-        give_up = (
-            "checkpoint = await agent.get_checkpoint(session), await checkpoint.abandon(), and then "
-            "agent.set_checkpoint(session, checkpoint) give it up"
-        )
-        if isinstance(error, PendingRequestsError):
-            asked = [request.request_id for request in checkpoint.pending_requests]
-            return PendingRequestsError(
-                f"{self._where} waits for answers to {asked}, so it takes no new message. Answer with function results "
-                f"or approval responses that have these ids; {give_up}."
-            )
-        return UnfinishedWorkError(
-            f"{self._where} is in the middle of a turn that failed or was cancelled, so it takes no new message. "
-            f"await agent.run(session=session) finishes it; {give_up}."
+        asked = [request.request_id for request in checkpoint.pending_requests]
+        return PendingRequestsError(
+            f"{self._where} waits for answers to {asked}, so it takes no new message. Answer with function results "
+            "or approval responses that have these ids, or give the turn up: checkpoint = await "
+            "agent.get_checkpoint(session), await checkpoint.abandon(), agent.set_checkpoint(session, checkpoint)."
         )
 
 

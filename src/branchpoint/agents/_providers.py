@@ -60,6 +60,10 @@ class Providers:
         if self._context is not None and messages:
             self._session.state[UNRECORDED] = [*self._session.state.get(UNRECORDED, ()), *messages]
 
+    def forget(self) -> None:
+        """Forget messages of a turn that was given up."""
+        self._session.state.pop(UNRECORDED, None)
+
     async def after(self, response: AgentResponse[Any], *, moved: bool) -> None:
         """Tell the providers what was said since they were last told, if anything was."""
         context = self._context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
@@ -14,8 +14,9 @@ from branchpoint.agents._questions import question
 from branchpoint.codec import to_json
 from branchpoint.errors import EncodingError
 from branchpoint.events import WorkflowEvent
+from branchpoint.workflow import Workflow, WorkflowExecutor
 
-__all__ = ["Teller"]
+__all__ = ["Teller", "is_heard"]
 
 
 class Teller:
@@ -24,11 +25,15 @@ class Teller:
     Outputs and requests are told. The updates of an agent inside are told as they come, and then its
     whole response is not told again. Everything else stays with the workflow.
 
+    Args:
+        is_heard: Says whether outputs of a child, by the path to it, are outputs of the whole.
+
     Attributes:
         told: The updates so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_heard: Callable[[tuple[str, ...]], bool]) -> None:
+        self._is_heard = is_heard
         self.told: list[AgentResponseUpdate] = []
         self._pieces: set[str | None] = set()
         self._wholes: set[str | None] = set()
@@ -48,8 +53,7 @@ class Teller:
             if event.request_id not in self._wholes:
                 self._wholes.add(event.request_id)
                 yield _update(event, [question(event)], event.request_id)
-        elif event.type == "output" and not event.path:
-            # What children have to say, their parent says again, where it is an output at all.
+        elif event.type == "output" and self._is_heard(event.path):
             if isinstance(event.data, AgentResponseUpdate):
                 self._pieces.add(event.output_id)
                 yield _piece(event)
@@ -57,6 +61,18 @@ class Teller:
                 self._wholes.add(event.output_id)
                 if event.output_id not in self._pieces:
                     yield from _whole(event)
+
+
+def is_heard(workflow: Any, path: tuple[str, ...]) -> bool:
+    """Say whether outputs of a child of a workflow are outputs of the workflow."""
+    for executor_id in path:
+        if not isinstance(workflow, Workflow) or not workflow.is_terminal_executor(executor_id):
+            return False
+        (nesting,) = (one for one in workflow.get_executors_list() if one.id == executor_id)
+        if not isinstance(nesting, WorkflowExecutor) or not nesting.allow_direct_output:
+            return False
+        workflow = nesting.workflow
+    return True
 
 
 def _piece(event: WorkflowEvent[Any]) -> AgentResponseUpdate:

@@ -53,12 +53,14 @@ class WorkflowAgent(BaseAgent):
 
     What a call does depends on where the session's checkpoint is, as with `workflow.run`:
 
-    - A message starts a turn, of a new session or of one whose last turn is complete.
-    - Answers, and nothing beside them, continue a paused turn; some of them may be given.
-    - Nothing continues a turn that failed, was cancelled, or whose stream was left early; its response
-      tells the whole turn. Where nothing is left to do, the last response is told again.
-    - A message for a session that is paused or in the middle of a turn is refused: that turn would be
-      lost. The error says how to finish it or to give it up.
+    - A message starts a turn. If the last turn was left unfinished, because its call failed or was
+      cancelled, or its stream was left early, that turn is given up first (boundary `abandoned`, and
+      a warning in the log), as in any conversation; its work stays in the checkpoint, for `restart_from`.
+    - Answers, and nothing beside them, continue a paused turn; some of them may be given. A message
+      without an answer is refused while questions are open.
+    - Nothing continues an unfinished turn, and so does the delivery that began it, repeated under its
+      `input_id`: the response tells the whole turn. Where nothing is left to do, the last response is
+      told again.
 
     A refused call changes nothing. Whatever ends a call early, the session is at the last boundary that
     was committed.
@@ -211,7 +213,6 @@ class WorkflowAgent(BaseAgent):
         Raises:
             CheckpointInUseError: At the await: another call is at work on this session, or on one of its id.
             PendingRequestsError: At the await: it is paused, and the messages hold no answer.
-            UnfinishedWorkError: At the await: it is in the middle of a turn.
             UnknownRequestError: At the await: an answer is to no open request of this session.
             InvalidResponseError: At the await: an answer is not of the type that was asked for.
             GraphMismatchError: At the await: the session is that of another agent.

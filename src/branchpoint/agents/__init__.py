@@ -6,6 +6,7 @@ registries of types; a value of Agent Framework that is met, or one that is load
 
 from __future__ import annotations
 
+from branchpoint.agents._calling import run_whole
 from branchpoint.agents._executor import AgentExecutor, ContextMode
 from branchpoint.agents._messages import AgentExecutorRequest, AgentExecutorResponse, as_messages
 from branchpoint.agents._sharing import AgentFrameworkRegistry
@@ -13,7 +14,14 @@ from branchpoint.agents._values import register_values
 from branchpoint.checkpoint import Checkpoint, checkpoint_of, copied_checkpoint, mark_of, whole_of
 from branchpoint.codec import join_registry, register_state_type
 
-__all__ = ["AgentExecutor", "AgentExecutorRequest", "AgentExecutorResponse", "ContextMode", "as_messages"]
+__all__ = [
+    "AgentExecutor",
+    "AgentExecutorRequest",
+    "AgentExecutorResponse",
+    "ContextMode",
+    "as_messages",
+    "run_whole",
+]
 
 _values = register_values()
 register_state_type(

@@ -29,6 +29,8 @@ WorkflowEventType = Literal[
     "executor_failed",
     "message_ended",
     "incomplete_join",
+    "group_chat",
+    "magentic_orchestrator",
 ]
 
 

@@ -8,11 +8,40 @@ of the checkpoint.
 from __future__ import annotations
 
 from branchpoint.orchestrations._cleaning import clean_conversation_for_handoff, create_completion_message
+from branchpoint.orchestrations._group_chat import GroupChatBuilder
+from branchpoint.orchestrations._group_chat_agent import (
+    AgentBasedGroupChatOrchestrator,
+    AgentOrchestrationOutput,
+)
+from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator
+from branchpoint.orchestrations._group_chat_function import GroupChatOrchestrator, GroupChatSelectionFunction
+from branchpoint.orchestrations._group_chat_messages import (
+    GroupChatParticipantMessage,
+    GroupChatRequestMessage,
+    GroupChatRequestSentEvent,
+    GroupChatResponseMessage,
+    GroupChatResponseReceivedEvent,
+    GroupChatState,
+)
+from branchpoint.orchestrations._registry import ParticipantRegistry
 from branchpoint.orchestrations._review import AgentRequestInfoResponse
 from branchpoint.orchestrations._sequential import SequentialBuilder
 from branchpoint.orchestrations._termination import TerminationCondition
 
 __all__ = [
+    "AgentBasedGroupChatOrchestrator",
+    "AgentOrchestrationOutput",
+    "BaseGroupChatOrchestrator",
+    "GroupChatBuilder",
+    "GroupChatOrchestrator",
+    "GroupChatParticipantMessage",
+    "GroupChatRequestMessage",
+    "GroupChatRequestSentEvent",
+    "GroupChatResponseMessage",
+    "GroupChatResponseReceivedEvent",
+    "GroupChatSelectionFunction",
+    "GroupChatState",
+    "ParticipantRegistry",
     "AgentRequestInfoResponse",
     "SequentialBuilder",
     "TerminationCondition",

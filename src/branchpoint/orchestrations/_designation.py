@@ -44,9 +44,10 @@ def designated(
     _check_word("output_from", output_from, ("all",))
     _check_word("intermediate_output_from", intermediate_from, ("all", "all_other"))
 
+    capable = [one for one in participants if one.workflow_output_types]
     chosen: Sequence[Executor] | None = None
     if output_from == "all":
-        chosen = participants
+        chosen = capable
     elif output_from is not None:
         chosen = named(output_from, participants, "output_from")
     elif isinstance(intermediate_from, str):
@@ -54,9 +55,9 @@ def designated(
 
     between: Sequence[Executor] = ()
     if intermediate_from == "all":
-        between = participants
+        between = capable
     elif intermediate_from == "all_other":
-        between = [one for one in participants if one not in (chosen or ())]
+        between = [one for one in capable if one not in (chosen or ())]
     elif intermediate_from is not None:
         between = named(intermediate_from, participants, "intermediate_output_from")
     if chosen is None:

@@ -22,6 +22,22 @@ from branchpoint.orchestrations._group_chat_messages import (
     GroupChatResponseMessage,
     GroupChatResponseReceivedEvent,
     GroupChatState,
+    MagenticResetSignal,
+)
+from branchpoint.orchestrations._magentic import MagenticBuilder
+from branchpoint.orchestrations._magentic_manager import MagenticManagerBase
+from branchpoint.orchestrations._magentic_orchestrator import MagenticAgentExecutor, MagenticOrchestrator
+from branchpoint.orchestrations._magentic_standard import StandardMagenticManager
+from branchpoint.orchestrations._magentic_types import (
+    MAGENTIC_MANAGER_NAME,
+    MagenticContext,
+    MagenticOrchestratorEvent,
+    MagenticOrchestratorEventType,
+    MagenticPlanReviewRequest,
+    MagenticPlanReviewResponse,
+    MagenticProgressLedger,
+    MagenticProgressLedgerItem,
+    MagenticTaskLedger,
 )
 from branchpoint.orchestrations._registry import ParticipantRegistry
 from branchpoint.orchestrations._review import AgentRequestInfoResponse
@@ -29,6 +45,21 @@ from branchpoint.orchestrations._sequential import SequentialBuilder
 from branchpoint.orchestrations._termination import TerminationCondition
 
 __all__ = [
+    "MAGENTIC_MANAGER_NAME",
+    "MagenticAgentExecutor",
+    "MagenticBuilder",
+    "MagenticContext",
+    "MagenticManagerBase",
+    "MagenticOrchestrator",
+    "MagenticOrchestratorEvent",
+    "MagenticOrchestratorEventType",
+    "MagenticPlanReviewRequest",
+    "MagenticPlanReviewResponse",
+    "MagenticProgressLedger",
+    "MagenticProgressLedgerItem",
+    "MagenticResetSignal",
+    "MagenticTaskLedger",
+    "StandardMagenticManager",
     "AgentBasedGroupChatOrchestrator",
     "AgentOrchestrationOutput",
     "BaseGroupChatOrchestrator",

@@ -19,6 +19,7 @@ from branchpoint.orchestrations._group_chat_messages import (
     GroupChatRequestSentEvent,
     GroupChatResponseMessage,
     GroupChatResponseReceivedEvent,
+    MagenticResetSignal,
 )
 from branchpoint.orchestrations._registry import ParticipantRegistry
 from branchpoint.orchestrations._termination import TerminationCondition, checked_condition, is_over
@@ -27,7 +28,8 @@ from branchpoint.orchestrations._turns import checked_limit, is_spent
 __all__ = ["BaseGroupChatOrchestrator", "ChatContext"]
 
 ChatContext: TypeAlias = WorkflowContext[
-    AgentExecutorRequest | GroupChatRequestMessage | GroupChatParticipantMessage, AgentResponse
+    AgentExecutorRequest | GroupChatRequestMessage | GroupChatParticipantMessage | MagenticResetSignal,
+    AgentResponse,
 ]
 
 

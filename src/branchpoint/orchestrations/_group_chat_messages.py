@@ -17,6 +17,7 @@ __all__ = [
     "GroupChatResponseMessage",
     "GroupChatResponseReceivedEvent",
     "GroupChatState",
+    "MagenticResetSignal",
 ]
 
 
@@ -56,6 +57,12 @@ class GroupChatResponseMessage:
     """
 
     message: Message
+
+
+@register_state_type("branchpoint.magentic_reset", immutable=True)
+@dataclass(frozen=True)
+class MagenticResetSignal:
+    """Tells a participant to forget what was said: the task begins anew with another plan."""
 
 
 @register_state_type("branchpoint.group_chat_request_sent", immutable=True)

@@ -8,12 +8,14 @@ of the checkpoint.
 from __future__ import annotations
 
 from branchpoint.orchestrations._cleaning import clean_conversation_for_handoff, create_completion_message
+from branchpoint.orchestrations._concurrent import ConcurrentBuilder
 from branchpoint.orchestrations._review import AgentRequestInfoResponse
 from branchpoint.orchestrations._sequential import SequentialBuilder
 from branchpoint.orchestrations._termination import TerminationCondition
 
 __all__ = [
     "AgentRequestInfoResponse",
+    "ConcurrentBuilder",
     "SequentialBuilder",
     "TerminationCondition",
     "clean_conversation_for_handoff",

@@ -29,6 +29,7 @@ WorkflowEventType = Literal[
     "executor_failed",
     "message_ended",
     "incomplete_join",
+    "handoff_sent",
 ]
 
 

@@ -27,6 +27,7 @@ from branchpoint import (
 )
 from branchpoint.agents import AgentExecutorResponse
 from branchpoint.testing import check_lineage_law
+from branchpoint.testing.agents import scripted_agent
 from tests.scenario.kit import Around, in_new_process
 
 
@@ -43,6 +44,16 @@ class Play:
     build: Callable[[], Workflow]
     message: Any = "Go."
     answer: Callable[[PendingRequest], Any] = lambda request: RequestCancelled()
+
+
+def speaker(name: str) -> Any:
+    """An agent that says its name, and how often it spoke."""
+    return scripted_agent([f"{name}{number}" for number in range(9)], name=name)
+
+
+def given(agent: Any) -> list[list[str]]:
+    """What an agent's model was given, per time it was asked."""
+    return [[message.text for message in call.messages] for call in agent.client.calls]
 
 
 def said(value: Any) -> Any:

@@ -141,7 +141,8 @@ async def test_everybody_is_told_once_what_the_others_say() -> None:
     assert [message.text for message in entry["conversation"]][:-1] == ["Go.", "a0", "b0", "c0", "a1"]
 
 
-async def test_r53_a_second_message_continues_with_rounds_of_its_own() -> None:
+@pytest.mark.parametrize("by_condition", [False, True])
+async def test_r53_a_second_message_continues_with_rounds_of_its_own(by_condition: bool) -> None:
     agents = [talker(name) for name in "ab"]
     rounds: list[int] = []
 
@@ -149,7 +150,8 @@ async def test_r53_a_second_message_continues_with_rounds_of_its_own() -> None:
         rounds.append(state.current_round)
         return in_turn(state)
 
-    workflow = chat(*agents, selection_func=select, max_rounds=2).build()
+    over = {"termination_condition": lambda said: len(said) == 3} if by_condition else {"max_rounds": 2}
+    workflow = chat(*agents, selection_func=select, **over).build()
     checkpoint = workflow.create_checkpoint("two")
     await workflow.run("Go.", checkpoint=checkpoint)
     await workflow.run("More.", checkpoint=checkpoint)

@@ -12,7 +12,6 @@ from branchpoint import Executor, TypeCompatibilityError, Workflow, WorkflowCont
 from branchpoint.agents import AgentExecutor, AgentExecutorResponse
 from branchpoint.errors import DefinitionError
 from branchpoint.orchestrations import AgentRequestInfoResponse, SequentialBuilder
-from branchpoint.testing.agents import scripted_agent
 from tests.scenario.orchestrating import (
     Play,
     check_branches,
@@ -20,17 +19,9 @@ from tests.scenario.orchestrating import (
     check_pauses,
     check_second_process,
     check_two_at_once,
+    given,
+    speaker,
 )
-
-
-def speaker(name: str) -> Any:
-    """An agent that says its name, and how often it spoke."""
-    return scripted_agent([f"{name}{number}" for number in range(9)], name=name)
-
-
-def given(agent: Any) -> list[list[str]]:
-    """What an agent's model was given, per time it was asked."""
-    return [[message.text for message in call.messages] for call in agent.client.calls]
 
 
 def row() -> Play:

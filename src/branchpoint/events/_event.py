@@ -31,6 +31,7 @@ WorkflowEventType = Literal[
     "incomplete_join",
     "group_chat",
     "magentic_orchestrator",
+    "handoff_sent",
 ]
 
 

@@ -8,6 +8,7 @@ of the checkpoint.
 from __future__ import annotations
 
 from branchpoint.orchestrations._cleaning import clean_conversation_for_handoff, create_completion_message
+from branchpoint.orchestrations._concurrent import ConcurrentBuilder
 from branchpoint.orchestrations._group_chat import GroupChatBuilder
 from branchpoint.orchestrations._group_chat_agent import (
     AgentBasedGroupChatOrchestrator,
@@ -23,6 +24,13 @@ from branchpoint.orchestrations._group_chat_messages import (
     GroupChatResponseReceivedEvent,
     GroupChatState,
     MagenticResetSignal,
+)
+from branchpoint.orchestrations._handoff import HandoffBuilder
+from branchpoint.orchestrations._handoff_agent import HandoffAgentExecutor
+from branchpoint.orchestrations._handoff_values import (
+    HandoffAgentUserRequest,
+    HandoffConfiguration,
+    HandoffSentEvent,
 )
 from branchpoint.orchestrations._magentic import MagenticBuilder
 from branchpoint.orchestrations._magentic_manager import MagenticManagerBase
@@ -46,6 +54,25 @@ from branchpoint.orchestrations._termination import TerminationCondition
 
 __all__ = [
     "MAGENTIC_MANAGER_NAME",
+    "AgentBasedGroupChatOrchestrator",
+    "AgentOrchestrationOutput",
+    "AgentRequestInfoResponse",
+    "BaseGroupChatOrchestrator",
+    "ConcurrentBuilder",
+    "GroupChatBuilder",
+    "GroupChatOrchestrator",
+    "GroupChatParticipantMessage",
+    "GroupChatRequestMessage",
+    "GroupChatRequestSentEvent",
+    "GroupChatResponseMessage",
+    "GroupChatResponseReceivedEvent",
+    "GroupChatSelectionFunction",
+    "GroupChatState",
+    "HandoffAgentExecutor",
+    "HandoffAgentUserRequest",
+    "HandoffBuilder",
+    "HandoffConfiguration",
+    "HandoffSentEvent",
     "MagenticAgentExecutor",
     "MagenticBuilder",
     "MagenticContext",
@@ -59,22 +86,9 @@ __all__ = [
     "MagenticProgressLedgerItem",
     "MagenticResetSignal",
     "MagenticTaskLedger",
-    "StandardMagenticManager",
-    "AgentBasedGroupChatOrchestrator",
-    "AgentOrchestrationOutput",
-    "BaseGroupChatOrchestrator",
-    "GroupChatBuilder",
-    "GroupChatOrchestrator",
-    "GroupChatParticipantMessage",
-    "GroupChatRequestMessage",
-    "GroupChatRequestSentEvent",
-    "GroupChatResponseMessage",
-    "GroupChatResponseReceivedEvent",
-    "GroupChatSelectionFunction",
-    "GroupChatState",
     "ParticipantRegistry",
-    "AgentRequestInfoResponse",
     "SequentialBuilder",
+    "StandardMagenticManager",
     "TerminationCondition",
     "clean_conversation_for_handoff",
     "create_completion_message",

@@ -30,8 +30,8 @@ class GroupChatBuilder:
     Each participant is told what all others say. The output is the orchestrator's last message; the
     turns are in its `conversation`, and are outputs themselves where `output_from` says so.
 
-    A message on a checkpoint whose conversation is over continues it: everybody knows what was said, and
-    the rounds are counted anew. The termination condition sees the whole conversation.
+    A message on a checkpoint whose conversation is over continues it: everybody knows what was said, the
+    rounds are counted anew, and the termination condition looks at what is said from then on.
 
     Example:
         ```python
@@ -74,7 +74,7 @@ class GroupChatBuilder:
                 rounds and termination is said to it instead.
             selection_func: A function that chooses who speaks next.
             orchestrator_name: Under which name a conversation that is led by a function ends.
-            termination_condition: Says of the whole conversation whether it is over.
+            termination_condition: Says of what was said since the last input whether the conversation is over.
             max_rounds: How many turns an input gets; no limit by default.
             output_from: Whose turns are outputs, too, or "all".
             intermediate_output_from: Whose turns are intermediate outputs, "all", or "all_other" that are

@@ -40,12 +40,13 @@ class BaseGroupChatOrchestrator(Executor):
     one orchestrator serves any number of checkpoints at once. A participant is only ever told what is
     new to it, so what is stored grows with what is said.
 
-    An input on a checkpoint whose conversation is over continues it: what was said stays, and the
-    rounds are counted from 0 again.
+    An input on a checkpoint whose conversation is over continues it: what was said stays, the rounds
+    are counted from 0 again, and the condition looks at what is said from then on.
 
     Attributes:
         conversation: All that was said.
         round_index: How many rounds have begun since the last input.
+        said_before: How much of the conversation was said before the last input.
     """
 
     TERMINATION_CONDITION_MET_MESSAGE: ClassVar[str] = (
@@ -55,6 +56,7 @@ class BaseGroupChatOrchestrator(Executor):
 
     conversation: list[Message] = state(factory=list)
     round_index: int = state(0)
+    said_before: int = state(0)
 
     def __init__(
         self,
@@ -72,7 +74,8 @@ class BaseGroupChatOrchestrator(Executor):
             participant_registry: Who takes part.
             name: Under which name it says that the conversation is over; the id by default.
             max_rounds: How many turns of participants an input gets, at least 1; no limit by default.
-            termination_condition: Says of the whole conversation, after each input and turn, whether it is over.
+            termination_condition: Says after each input and turn whether the conversation is over, of what
+                was said since the last input, which is the first of it.
 
         Raises:
             DefinitionError: The limit is no number above 0, or the condition is no function.
@@ -129,7 +132,7 @@ class BaseGroupChatOrchestrator(Executor):
 
     async def _handle_messages(self, messages: list[Message], ctx: ChatContext) -> None:
         """Begin, or go on with another input."""
-        self.round_index = 0
+        self.round_index, self.said_before = 0, len(self.conversation)
         self._append_messages(messages)
         await self._broadcast_messages_to_participants(messages, ctx)
         if not await self._check_terminate_and_yield(ctx):
@@ -179,7 +182,7 @@ class BaseGroupChatOrchestrator(Executor):
 
     async def _check_terminate_and_yield(self, ctx: ChatContext) -> bool:
         """End the conversation if its condition holds; say whether it does."""
-        over = await is_over(self._condition, self._get_conversation(), self.id)
+        over = await is_over(self._condition, self.conversation[self.said_before :], self.id)
         if over:
             message = self._create_completion_message(self.TERMINATION_CONDITION_MET_MESSAGE)
             await self._yield_completion(ctx, message)

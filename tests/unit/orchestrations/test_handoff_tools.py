@@ -12,7 +12,7 @@ from branchpoint.orchestrations import HandoffConfiguration
 from branchpoint.orchestrations._handoff_tools import Handoff, handoff_in, handoff_tool_name, with_handoffs
 from branchpoint.testing.agents import scripted_agent
 
-TARGETS = {"handoff_to_b": "b", "handoff_to_c": "c"}
+TOOLS = frozenset({"handoff_to_b", "handoff_to_c"})
 OWN = frozenset({"handoff_to_crm", "look_up"})
 
 
@@ -32,13 +32,15 @@ def answer(*contents: Content) -> list[Message]:
     return [*made, Message("tool", results)] if results else made
 
 
-def found(*contents: Content) -> Handoff:
-    return handoff_in(answer(*contents), TARGETS, OWN)
+def found(*contents: Content, **made: str) -> Handoff:
+    return handoff_in(answer(*contents), made, TOOLS, OWN)
 
 
-def test_a_call_with_its_result_hands_over() -> None:
+def test_a_call_that_was_made_hands_over_with_its_result() -> None:
     messages = answer(call("handoff_to_b"), result("b"))
-    assert handoff_in(messages, TARGETS, OWN) == Handoff("b", messages[-1])
+    assert handoff_in(messages, {"c1": "b"}, TOOLS, OWN) == Handoff("b", messages[-1])
+    assert handoff_in(messages[1:], {"c1": "b"}, TOOLS, OWN) == Handoff("b", messages[-1]), "an older call"
+    assert handoff_in(messages, {}, TOOLS, OWN) == Handoff(), "a tool of somebody else says the same"
 
 
 @pytest.mark.parametrize(
@@ -49,33 +51,32 @@ def test_a_call_with_its_result_hands_over() -> None:
         [call("handoff_to_b"), result("Not now, sorry.")],
         [call("handoff_to_b"), result("c")],
         [call("handoff_to_b"), result(["b"])],
-        [call("look_up"), result("b")],
-        [call("handoff_to_b", "c2"), result("b", "c1")],
+        [call("handoff_to_b"), result("b", "c2")],
         [call("look_up"), result("Error: it failed.", exception="failed")],
         [call("handoff_to_crm"), result("Error: it failed.", exception="failed")],
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_what_hands_over_to_nobody(contents: list[Content]) -> None:
-    assert found(*contents) == Handoff()
-    assert handoff_in([], TARGETS, OWN) == Handoff()
+    assert found(*contents, c1="b") == Handoff()
+    assert handoff_in([], {"c1": "b"}, TOOLS, OWN) == Handoff()
 
 
 def test_a_result_counts_at_the_end_only() -> None:
     messages = [*answer(call("handoff_to_b"), result("b")), Message("assistant", ["I am still here."])]
-    assert handoff_in(messages, TARGETS, OWN) == Handoff()
+    assert handoff_in(messages, {"c1": "b"}, TOOLS, OWN) == Handoff()
 
 
 def test_the_first_of_several_counts() -> None:
-    made = found(call("handoff_to_c", "c1"), call("handoff_to_b", "c2"), result("c", "c1"), result("b", "c2"))
-    assert (made.target, made.ignored) == ("c", ("handoff_to_b",))
+    made = found(result("c", "c1"), result("b", "c2"), c2="b", c1="c")
+    assert (made.target, made.ignored) == ("c", ("b",))
 
 
 def test_a_tool_that_is_not_there_is_named_unless_another_handoff_was_made() -> None:
     missing = [call("handoff_to_d"), result("Error: not found.", exception="not found")]
     assert found(*missing) == Handoff(unknown=("handoff_to_d",))
     messages = [*answer(*missing), *answer(call("handoff_to_b", "c2"), result("b", "c2"))]
-    made = handoff_in(messages, TARGETS, OWN)
+    made = handoff_in(messages, {"c2": "b"}, TOOLS, OWN)
     assert (made.target, made.unknown) == ("b", ())
 
 

@@ -305,7 +305,31 @@ async def test_of_two_handoffs_in_one_answer_the_first_counts_and_the_other_is_t
     result = await HandoffBuilder(participants=[a, speaker("b"), speaker("c")]).build().run("Go.")
     assert result.get_outputs()[-1].text == "b0"
     warnings = [event.data for event in result if event.type == "warning"]
-    assert "by handoff_to_c, which was ignored: 'b' is next" in warnings[0]
+    assert "also handed over to 'c', which is ignored: 'b' is next" in warnings[0]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_handoff_beside_a_call_that_has_to_be_approved_waits_for_it(
+    approved: bool, order: int, stream: bool
+) -> None:
+    calls = [tool_call("refund", order="7"), to("b")]
+    a = scripted_agent([calls[::order]], name="a", tools=[refund])
+    workflow = HandoffBuilder(participants=[a, speaker("b")]).build()
+    checkpoint = workflow.create_checkpoint("one")
+
+    async def run(*message: str, **more: Any) -> None:
+        if stream:
+            async for _ in workflow.run(*message, checkpoint=checkpoint, stream=True, **more):
+                pass
+        else:
+            await workflow.run(*message, checkpoint=checkpoint, **more)
+
+    await run("Go.")
+    (request,) = checkpoint.pending_requests
+    await run(responses={request.request_id: request.data.to_function_approval_response(approved=approved)})
+    assert question(checkpoint).agent_response.text == "b0"
 
 
 async def test_middleware_of_the_agent_may_refuse_a_handoff() -> None:

@@ -10,9 +10,10 @@ from agent_framework import Agent, AgentResponse, AgentSession, Message
 from branchpoint.agents import AgentExecutor, AgentExecutorResponse
 from branchpoint.errors import DefinitionError, HandlerError
 from branchpoint.events import WorkflowEvent
-from branchpoint.graph import RequestCancelled, WorkflowContext, response_handler, state
+from branchpoint.graph import RequestCancelled, WorkflowContext, response_handler, scratch, state
 from branchpoint.orchestrations._cleaning import clean_conversation_for_handoff
 from branchpoint.orchestrations._handoff_tools import (
+    HANDOFFS_MADE,
     handoff_in,
     handoff_tool_name,
     tool_names,
@@ -47,11 +48,13 @@ class HandoffAgentExecutor(AgentExecutor):
         heard: How much of the conversation the agent was given or said itself.
         aside: What it alone is told with its next turn: to go on, or a result that its service lacks.
         autonomous_turns: How often it went on by itself since it was given the conversation.
+        made: The handoffs of the turn that it is taking, by the ids of their calls.
     """
 
     heard: int = state(0)
     aside: list[Message] = state(factory=list)
     autonomous_turns: int = state(0)
+    made: dict[str, str] = scratch(factory=dict)
 
     def __init__(
         self,
@@ -121,6 +124,16 @@ class HandoffAgentExecutor(AgentExecutor):
         self.heard, self.aside = len(conversation) + len(said), []
         await self._answer(ctx, given)
 
+    async def _run(
+        self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse], given: Sequence[Message]
+    ) -> AgentResponse[Any]:
+        self.made = {}
+        before = HANDOFFS_MADE.set(self.made)
+        try:
+            return await super()._run(ctx, given)
+        finally:
+            HANDOFFS_MADE.reset(before)
+
     async def _conclude(
         self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse], response: AgentResponse[Any]
     ) -> None:
@@ -128,7 +141,7 @@ class HandoffAgentExecutor(AgentExecutor):
         ctx.set_state(CONVERSATION, said)
         self.heard += len(said)
         await ctx.yield_output(response)
-        handoff = handoff_in(response.messages, self._targets, self._own_tools)
+        handoff = handoff_in(response.messages, self.made, self._targets, self._own_tools)
         if handoff.unknown:
             raise HandlerError(
                 f"Agent {self.id!r} handed over by {', '.join(handoff.unknown)}, a tool that it does not have: it may "
@@ -136,8 +149,8 @@ class HandoffAgentExecutor(AgentExecutor):
                 "again, or allow it with add_handoff."
             )
         if handoff.target is not None and handoff.result is not None:
-            for name in handoff.ignored:
-                text = f"agent {self.id!r} also handed over by {name}, which was ignored: {handoff.target!r} is next"
+            for target in handoff.ignored:
+                text = f"agent {self.id!r} also handed over to {target!r}, which is ignored: {handoff.target!r} is next"
                 await ctx.add_event(WorkflowEvent("warning", text))
             if self.agent_session is not None and self.agent_session.service_session_id is not None:
                 self.aside = [handoff.result]  # what a service keeps ends with the call

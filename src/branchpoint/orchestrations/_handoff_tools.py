@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from agent_framework import (
@@ -24,12 +25,16 @@ from agent_framework import (
 from branchpoint.errors import DefinitionError
 from branchpoint.orchestrations._handoff_values import HandoffConfiguration
 
-__all__ = ["Handoff", "handoff_in", "handoff_tool_name", "tool_names", "with_handoffs"]
+__all__ = ["HANDOFFS_MADE", "Handoff", "handoff_in", "handoff_tool_name", "tool_names", "with_handoffs"]
 
 _PREFIX: Final = "handoff_to_"
 _RESULT_KEY: Final = "handoff_to"
 _LONGEST_NAME: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+HANDOFFS_MADE: ContextVar[dict[str, str]] = ContextVar("branchpoint_handoffs_made")
+"""Where a run of an agent collects the handoffs it makes: the target by the id of the call."""
 
 
 class Handoff(NamedTuple):
@@ -38,7 +43,7 @@ class Handoff(NamedTuple):
     Attributes:
         target: Who is next; None when the answer hands over to nobody.
         result: The message with the result of the call, which no service has seen.
-        ignored: Tools of further handoffs in the same answer.
+        ignored: To whom it hands over besides, which nobody can.
         unknown: Tools by which the model tried to hand over, and which it does not have.
     """
 
@@ -91,29 +96,28 @@ def with_handoffs(agent: Agent[Any], handoffs: Sequence[HandoffConfiguration]) -
     return copied
 
 
-def handoff_in(messages: Sequence[Message], targets: Mapping[str, str], tools: frozenset[str]) -> Handoff:
+def handoff_in(
+    messages: Sequence[Message],
+    made: Mapping[str, str],
+    targets: Collection[str],
+    tools: Collection[str],
+) -> Handoff:
     """Return what an answer says about handing over.
-
-    A call counts only with its result at the end of the answer: what middleware of the agent refused
-    is no handoff.
 
     Args:
         messages: The answer.
-        targets: Ids of agents by the names of the tools that hand over to them.
+        made: The agents to which calls handed over, by id of the call, as `HANDOFFS_MADE` has them. A call
+            may be older than the answer, when another call beside it had to be approved.
+        targets: The names of the tools that hand over.
         tools: The names of the agent's other tools.
     """
+    last = messages[-1] if messages else None
+    results = [one for one in (last.contents if last else ()) if one.type == "function_result"]
+    given = [target for one in results if (target := made.get(str(one.call_id))) and _says(one, target)]
+    if given:
+        return Handoff(given[0], last, ignored=tuple(given[1:]))
     contents = [content for message in messages for content in message.contents]
     calls = {str(one.call_id): str(one.name) for one in contents if one.type == "function_call"}
-    last = messages[-1] if messages else None
-    made = [
-        name
-        for one in (last.contents if last else ())
-        if one.type == "function_result"
-        and (name := calls.get(str(one.call_id), "")) in targets
-        and _says(one, targets[name])
-    ]
-    if made:
-        return Handoff(targets[made[0]], last, ignored=tuple(made[1:]))
     failed = [
         calls[str(one.call_id)]
         for one in contents
@@ -161,6 +165,9 @@ class _EndTurn(FunctionMiddleware):
         if target is None:
             await call_next()
             return
+        made = HANDOFFS_MADE.get(None)
+        if made is not None:
+            made[str(context.metadata.get("call_id"))] = target
         context.result = json.dumps({_RESULT_KEY: target})
         raise MiddlewareTermination(result=context.result)
 

@@ -6,16 +6,25 @@ registries of types; a value of Agent Framework that is met, or one that is load
 
 from __future__ import annotations
 
+from branchpoint.agents._calling import run_whole
 from branchpoint.agents._carried import CarriedCheckpoint
-from branchpoint.agents._executor import AgentExecutor
-from branchpoint.agents._messages import AgentExecutorRequest, AgentExecutorResponse
+from branchpoint.agents._executor import AgentExecutor, ContextMode
+from branchpoint.agents._messages import AgentExecutorRequest, AgentExecutorResponse, as_messages
 from branchpoint.agents._sharing import AgentFrameworkRegistry
 from branchpoint.agents._values import register_values
 from branchpoint.agents._workflow_agent import WorkflowAgent
 from branchpoint.checkpoint import Checkpoint, checkpoint_of, copied_checkpoint, mark_of, whole_of
 from branchpoint.codec import join_registry, register_state_type
 
-__all__ = ["AgentExecutor", "AgentExecutorRequest", "AgentExecutorResponse", "WorkflowAgent"]
+__all__ = [
+    "AgentExecutor",
+    "AgentExecutorRequest",
+    "AgentExecutorResponse",
+    "ContextMode",
+    "WorkflowAgent",
+    "as_messages",
+    "run_whole",
+]
 
 _values = register_values()
 register_state_type(

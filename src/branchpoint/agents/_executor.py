@@ -225,19 +225,23 @@ class AgentExecutor(Executor):
             if one.type == "computer_tool_call" and one.user_input_request
         }
         forget_results(session, getattr(self._agent, "context_providers", ()), answers, calls)
-        held, self.cache = self.cache, messages
-        self.cache.extend(held)
-        await self._respond(ctx, before)
+        held, self.cache = self.cache, []
+        await self._answer(ctx, [*messages, *held], before)
 
-    async def _respond(
-        self,
-        ctx: WorkflowContext[AgentExecutorResponse, AgentResponse],
-        before: Sequence[Message] = (),
-    ) -> None:
+    async def _respond(self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse]) -> None:
         """Run the agent on what it has not been given yet, unless it waits for an answer itself."""
         if self.pending_agent_requests:
             return
         given, self.cache = self.cache, []
+        await self._answer(ctx, given)
+
+    async def _answer(
+        self,
+        ctx: WorkflowContext[AgentExecutorResponse, AgentResponse],
+        given: Sequence[Message],
+        before: Sequence[Message] = (),
+    ) -> None:
+        """Run the agent on some messages, after a conversation that led to them, and ask what it asks."""
         response = await self._run(ctx, given)
         if response.user_input_requests:
             self.full_conversation = [*before, *said_besides([*given, *response.messages])]
@@ -245,8 +249,20 @@ class AgentExecutor(Executor):
             return
         said = [*before, *said_besides(given)] if before else given
         self.full_conversation = [*said, *response.messages]
+        await self._conclude(ctx, response)
+
+    async def _conclude(
+        self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse], response: AgentResponse[Any]
+    ) -> None:
+        """Say what the agent answered; for subclasses that do something else with it."""
         await ctx.yield_output(response)
         await ctx.send_message(AgentExecutorResponse(self.id, response, self.full_conversation))
+
+    async def _show(
+        self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse], update: AgentResponseUpdate
+    ) -> None:
+        """Show a reader of the stream a piece of the answer; for subclasses whose answers are no outputs."""
+        await ctx.stream_output(update)
 
     async def _run(
         self, ctx: WorkflowContext[AgentExecutorResponse, AgentResponse], given: Sequence[Message]
@@ -264,7 +280,7 @@ class AgentExecutor(Executor):
                     return
                 update = copy.copy(update)
                 update.contents = told
-            await ctx.stream_output(update)
+            await self._show(ctx, update)
 
         session.state[DEFER_RESULTS] = True
         try:

@@ -29,6 +29,9 @@ WorkflowEventType = Literal[
     "executor_failed",
     "message_ended",
     "incomplete_join",
+    "group_chat",
+    "magentic_orchestrator",
+    "handoff_sent",
 ]
 
 

@@ -1,0 +1,78 @@
+"""A conversation in which a function chooses who speaks next."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from branchpoint.errors import DefinitionError, HandlerError
+from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator, ChatContext
+from branchpoint.orchestrations._group_chat_messages import GroupChatState
+from branchpoint.orchestrations._registry import ParticipantRegistry
+from branchpoint.orchestrations._termination import TerminationCondition
+from branchpoint.orchestrations._turns import checked_speaker
+
+__all__ = ["GroupChatOrchestrator", "GroupChatSelectionFunction"]
+
+GroupChatSelectionFunction: TypeAlias = Callable[[GroupChatState], Awaitable[str] | str]
+"""A function of a conversation, plain or async: the name of who speaks next."""
+
+
+class GroupChatOrchestrator(BaseGroupChatOrchestrator):
+    """Leads a conversation in which a function chooses who speaks next.
+
+    The function is a part of the definition and keeps nothing: a superstep that is executed again asks
+    it again.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        participant_registry: ParticipantRegistry,
+        selection_func: GroupChatSelectionFunction,
+        *,
+        name: str | None = None,
+        max_rounds: int | None = None,
+        termination_condition: TerminationCondition | None = None,
+    ) -> None:
+        """Make the definition of an orchestrator.
+
+        Args:
+            id: The executor's id.
+            participant_registry: Who takes part.
+            selection_func: Chooses who speaks next.
+            name: Under which name it says that the conversation is over; the id by default.
+            max_rounds: How many turns an input gets; see `BaseGroupChatOrchestrator`.
+            termination_condition: Says whether the conversation is over.
+
+        Raises:
+            DefinitionError: An argument is of the wrong form.
+        """
+        super().__init__(
+            id,
+            participant_registry,
+            name=name,
+            max_rounds=max_rounds,
+            termination_condition=termination_condition,
+        )
+        if not callable(selection_func):
+            raise DefinitionError(
+                f"selection_func is a function of a GroupChatState that returns a name, got {selection_func!r}."
+            )
+        self._select = selection_func
+
+    async def _choose(self, ctx: ChatContext) -> str:
+        state = GroupChatState(self.round_index, self._registry.participants, self._get_conversation())
+        name = getattr(self._select, "__name__", type(self._select).__name__)
+        try:
+            chosen = self._select(state)
+            if inspect.isawaitable(chosen):
+                chosen = await chosen
+        except Exception as error:
+            raise HandlerError(
+                f"The selection function {name!r}, asked by executor {self.id!r} in round {self.round_index}, raised "
+                f"{type(error).__name__}: {error}. Nothing of this superstep was kept; mend the function and run "
+                "the checkpoint again."
+            ) from error
+        return checked_speaker(chosen, state.participants, f"The selection function {name!r}")

@@ -1,0 +1,63 @@
+"""Conditions under which a conversation is over."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from agent_framework import Message
+
+from branchpoint.errors import DefinitionError, HandlerError
+
+__all__ = ["TerminationCondition", "checked_condition", "is_over"]
+
+TerminationCondition: TypeAlias = Callable[[list[Message]], bool | Awaitable[bool]]
+"""A function of a conversation, plain or async: whether it is over."""
+
+
+def checked_condition(condition: TerminationCondition | None) -> TerminationCondition | None:
+    """Return a condition that a builder was given.
+
+    Raises:
+        DefinitionError: It is no function.
+    """
+    if condition is not None and not callable(condition):
+        raise DefinitionError(
+            f"A termination condition is a function of the conversation, got {condition!r}."
+        )
+    return condition
+
+
+async def is_over(
+    condition: TerminationCondition | None, conversation: list[Message], executor_id: str
+) -> bool:
+    """Ask a condition.
+
+    Args:
+        condition: The condition; without one, nothing is ever over.
+        conversation: What was said, the condition's own copy.
+        executor_id: Who asks, for errors.
+
+    Raises:
+        HandlerError: The condition raised, or answered something else than true or false.
+    """
+    if condition is None:
+        return False
+    name = getattr(condition, "__name__", type(condition).__name__)
+    try:
+        answer = condition(conversation)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except Exception as error:
+        raise HandlerError(
+            f"The termination condition {name!r}, asked by executor {executor_id!r} about "
+            f"{len(conversation)} messages, raised {type(error).__name__}: {error}. Nothing of this superstep "
+            "was kept; mend the condition and run the checkpoint again."
+        ) from error
+    if not isinstance(answer, bool):
+        raise HandlerError(
+            f"The termination condition {name!r}, asked by executor {executor_id!r}, answered {answer!r}, which is "
+            "neither True nor False."
+        )
+    return answer

@@ -27,6 +27,7 @@ from counting import counted
 from documents import Found, NotReadableError, find, to_name
 from place import Place
 from play import Play, PlayError
+from summariser import MissingError, described, summariser
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -49,6 +50,7 @@ def main(arguments: list[str]) -> int:
     try:
         found = _found(places := options.docs or _own_documents())
         _expect_a_person(options)
+        _expect_a_summariser()
         place = _new_place(options.store)
     except CannotBeginError as error:
         terminal.trouble(error.wrong)
@@ -56,6 +58,7 @@ def main(arguments: list[str]) -> int:
         return 2
     others = f", {counted(found.others, 'other file')} left out," if found.others else ""
     terminal.say(f"{counted(len(found.documents), 'document')}{others} under {found.root}")
+    terminal.say(described())
     play = Play(
         terminal,
         place,
@@ -81,6 +84,15 @@ def _expect_a_person(options: argparse.Namespace) -> None:
             "A person is asked before the report is published, and there is no terminal to ask at.",
             "Run it in a terminal, or let it answer by itself: --yes, or make demo ARGS=--yes",
         )
+
+
+def _expect_a_summariser() -> None:
+    try:
+        summariser()
+    except MissingError as error:
+        raise CannotBeginError(
+            f"The model cannot be asked: {error}.", "Set what is missing, or leave DEMO_MODEL out."
+        ) from error
 
 
 def _own_documents() -> list[Path]:

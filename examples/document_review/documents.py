@@ -52,11 +52,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Examined:
-    """One document's summary, or the reason why there is none."""
+    """One document's summary and its text, or the reason why there is none."""
 
     summary: Summary | None
     broken_links: tuple[str, ...] = ()
     problem: str | None = None
+    text: str = ""
 
 
 def to_name(path: str | os.PathLike[str]) -> str:
@@ -173,7 +174,7 @@ def examine(root: str, name: str) -> Examined:
     broken: tuple[str, ...] = ()
     if path.suffix.lower() in MARKDOWN:
         broken = broken_links(text, lambda target: _exists(path.parent, target))
-    return Examined(summarise(text), broken)
+    return Examined(summarise(text), broken, text=text)
 
 
 def _exists(folder: Path, target: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from documents import Examined
 from summarise import Summary
 
 from branchpoint import register_state_type
@@ -57,11 +56,6 @@ class Review:
     summary: Summary | None
     broken_links: tuple[str, ...] = ()
     problem: str | None = None
-
-    @classmethod
-    def of(cls, document: str, examined: Examined) -> Review:
-        """Keep what an examination found."""
-        return cls(document, examined.summary, examined.broken_links, examined.problem)
 
 
 @register_state_type("review.all_reviewed")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Summary", "broken_links", "reading_minutes", "summarise"]
+__all__ = ["KEY_SENTENCES", "Summary", "broken_links", "reading_minutes", "shortened_sentence", "summarise"]
 
 WORDS_PER_MINUTE = 230
 KEY_SENTENCES = 3
@@ -82,6 +82,11 @@ def summarise(text: str) -> Summary:
         minutes=reading_minutes(words),
         sentences=_key_sentences([one for paragraph in paragraphs for one in _sentences(paragraph)]),
     )
+
+
+def shortened_sentence(line: str) -> str:
+    """Return a line that somebody else chose as a sentence of a summary: without controls, and not too long."""
+    return _shortened(" ".join(_CONTROL.sub("", line).split()), SENTENCE_LENGTH)
 
 
 def reading_minutes(words: int) -> int:

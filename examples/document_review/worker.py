@@ -13,7 +13,9 @@ import argparse
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +94,18 @@ def _gate(batch: int) -> Callable[[int, str], Awaitable[None]]:
         if number == batch:
             await asyncio.sleep(0)  # a turn of the loop, in which the other reviewers begin too
             _say({"event": "gate", "batch": number, "document": document})
-            await asyncio.to_thread(os.read, 0, 1)
+            loop, opened = asyncio.get_running_loop(), asyncio.Event()
+            # A daemon, so that it holds nobody up when another reviewer fails meanwhile.
+            threading.Thread(target=_when_told, args=(loop, opened.set), daemon=True).start()
+            await opened.wait()
 
     return wait
+
+
+def _when_told(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    os.read(0, 1)
+    with suppress(RuntimeError):  # the run is over, and its loop is closed
+        loop.call_soon_threadsafe(call)
 
 
 def _say(told: dict[str, Any]) -> None:

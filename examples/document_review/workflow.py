@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Never
 
+from agent_framework import SupportsAgentRun
 from documents import examine
 from messages import AllReviewed, Batch, Decision, Job, Outcome, Question, Review, Reviewed
 from report import publish, rejection, report
 from summarise import reading_minutes
+from summariser import choose, summariser
 from ticks import TickLog
 
 from branchpoint import (
@@ -51,12 +53,14 @@ class Services:
         published: The folder that reports go to.
         pace: Seconds that a reviewer takes for each document, so that a person can watch.
         gate: Called before the last document of a batch, with its number and the document; waits there.
+        summariser: The agent that chooses what a summary says; all reviewers share it, and it holds nothing.
     """
 
     ticks: TickLog
     published: Path
     pace: float = 0.0
     gate: Callable[[int, str], Awaitable[None]] | None = None
+    summariser: SupportsAgentRun = field(default_factory=summariser)
 
 
 class Planner(Executor):
@@ -114,7 +118,7 @@ class Reviewer(Executor):
                 await asyncio.sleep(services.pace)
             if services.gate is not None and document == batch.documents[-1]:
                 await services.gate(batch.number, document)
-            reviews.append(Review.of(document, await asyncio.to_thread(examine, batch.root, document)))
+            reviews.append(await self._review(batch.root, document))
             services.ticks.add(self.id, ctx.idempotency_key, document)
             self.reviewed += 1
             # Told at once and never saved: after a kill the same document may be told again.
@@ -123,6 +127,13 @@ class Reviewer(Executor):
         if reviews:
             ctx.set_state("reviews", reviews)  # the reducer joins what the reviewers of a superstep wrote
         await ctx.send_message(Reviewed(batch.number, tuple(review.document for review in reviews)))
+
+    async def _review(self, root: str, document: str) -> Review:
+        examined = await asyncio.to_thread(examine, root, document)
+        summary = examined.summary
+        if summary is not None and summary.words:
+            summary = replace(summary, sentences=await choose(self._services.summariser, examined.text))
+        return Review(document, summary, examined.broken_links, examined.problem)
 
 
 class Desk(Executor):

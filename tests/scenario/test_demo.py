@@ -17,6 +17,7 @@ import pytest
 
 from branchpoint import FileCheckpointStorage, MemoryCheckpointStorage, StorageError
 from branchpoint.codec import isolated_registry
+from tests.servers.openai import openai_server
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "document_review"
@@ -36,16 +37,21 @@ def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
             del sys.modules[name]
 
 
-def perform(*arguments: str | Path, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Start the play without a terminal."""
+def perform(
+    *arguments: str | Path, home: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Start the play without a terminal, and without a model unless the environment names one."""
     command = [sys.executable, EXAMPLE, "--pace", "0", *arguments]
+    inherited = {name: value for name, value in os.environ.items() if name != "DEMO_MODEL"}
+    if home is not None:
+        environment["HOME"] = str(home)
     return subprocess.run(
         [str(one) for one in command],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
         check=False,
-        env=None if home is None else {**os.environ, "HOME": str(home)},
+        env={**inherited, **environment},
     )
 
 
@@ -424,6 +430,73 @@ async def _see_claims_that_are_not_true(part: Part, folder: Path) -> None:
     # The first process ended by itself; the storage held something of the superstep in flight.
     assert broken(log, claims.Kill(0, first, kill.batch, snapshots, kill.saved)) == [0]
     assert 2 in broken(log, claims.Kill(-9, first, kill.batch, snapshots, (*kill.saved, "broken.md")))
+
+
+def test_r58_the_play_is_performed_with_a_model(odd_documents: Path, tmp_path: Path) -> None:
+    """Any server that is compatible with OpenAI's; the documents go there, and the key goes nowhere else."""
+    store = tmp_path / "store"
+    with openai_server() as server:
+        server.script["tiny"] = lambda asked: (
+            f"A model read {len(asked.said[-1][1])} letters.\n\nTwo\x1b.\n3\n4"
+        )
+        played = perform(
+            "--docs", odd_documents, "--store", store, "--batch", "2", "--yes",
+            DEMO_MODEL="tiny", OPENAI_BASE_URL=server.url, OPENAI_API_KEY="sk-the-key",
+        )  # fmt: skip
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert f"an agent on tiny at {server.url} summarises them" in played.stdout
+    assert "16 of 16 claims are true" in played.stdout
+    (report,) = store.glob("*/published/report-*.md")
+    letters = len((odd_documents / "first.md").read_text())
+    assert f"- A model read {letters} letters.\n- Two.\n- 3\n\n" in report.read_text(encoding="utf-8")
+    assert {(asked.model, asked.key, asked.said[0][0]) for asked in server.asked} == {
+        ("tiny", "sk-the-key", "system")
+    }
+    # Of the eight documents five have a text, and of those of the superstep in flight one may be asked about twice.
+    assert len({asked.said[-1][1] for asked in server.asked}) == 5
+    assert not any(b"sk-the-key" in file.read_bytes() for file in store.rglob("*") if file.is_file())
+
+
+def test_r60_a_model_that_fails_ends_the_play_and_nothing_that_was_committed_is_lost(
+    odd_documents: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    with openai_server() as server:
+        server.script["tiny"] = lambda asked: "Said."
+        server.faults.extend([None, 500])
+        reached = {"DEMO_MODEL": "tiny", "OPENAI_BASE_URL": server.url}
+        played = perform("--docs", odd_documents, "--store", store, "--batch", "8", "--yes", **reached)
+        assert played.returncode == 1
+        assert "the worker ended before it could be killed" in played.stdout
+        assert "told to fail" in played.stdout
+        (folder,) = store.iterdir()
+        resumed = subprocess.run(
+            [sys.executable, EXAMPLE / "worker.py", folder, "resume"],
+            capture_output=True, encoding="utf-8", check=False, env={**os.environ, **reached},
+        )  # fmt: skip
+    assert (resumed.returncode, resumed.stderr) == (0, "")
+    assert '"event":"question"' in resumed.stdout
+
+
+@pytest.mark.parametrize("known", [{}, {"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}])
+def test_a_model_that_cannot_be_asked_is_told_before_anything_begins(
+    part: Part, odd_documents: Path, known: dict[str, str]
+) -> None:
+    module = part("summariser")
+    with pytest.raises(module.MissingError, match="neither OPENAI_BASE_URL nor OPENAI_API_KEY"):
+        module.summariser({"DEMO_MODEL": "tiny", **known})
+    # A key alone sends nobody's documents anywhere.
+    assert module.summariser({"OPENAI_API_KEY": "sk"}).client.__class__.__name__ == "ScriptedChatClient"
+
+
+def test_a_play_whose_model_cannot_be_asked_does_not_begin(odd_documents: Path, tmp_path: Path) -> None:
+    nowhere = {"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}
+    played = perform(
+        "--docs", odd_documents, "--store", tmp_path / "s", "--yes", DEMO_MODEL="tiny", **nowhere
+    )
+    assert (played.returncode, played.stderr) == (2, "")
+    assert "The model cannot be asked: DEMO_MODEL is set" in played.stdout
+    assert not (tmp_path / "s").exists()
 
 
 def test_one_document_is_enough(tmp_path: Path, write_file: Callable[[str, str], Path]) -> None:

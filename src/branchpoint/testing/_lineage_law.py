@@ -21,6 +21,7 @@ from branchpoint.checkpoint import (
     BOUNDARIES,
     BUCKETS,
     FORMAT_VERSION,
+    INNER_BOUNDARIES,
     MESSAGES,
     Checkpoint,
     CheckpointSnapshot,
@@ -278,7 +279,7 @@ def _assert_step(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot | None
         _assert_answers(snapshot, parent)
     elif boundary == "abandoned":
         _assert_abandoned(snapshot, parent)
-    elif boundary == "child_superstep_completed":
+    elif boundary in INNER_BOUNDARIES:
         _assert_inner(snapshot, parent)
     else:
         _assert_superstep(snapshot, parent)
@@ -337,10 +338,10 @@ def _assert_superstep(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot) 
 
 
 def _assert_inner(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot) -> None:
-    """What happened inside of a child is all that happened; the parent's superstep is not over."""
+    """What happened inside of a child or an executor is all that happened; the superstep is not over."""
     state, before = snapshot.plain_state(), parent.plain_state()  # values need not be equal to their copies
     assert parent.status == snapshot.status == "in_progress"
-    was_inner = parent.boundary == "child_superstep_completed"
+    was_inner = parent.boundary in INNER_BOUNDARIES
     cursor, cursor_before = state["workflow_state"].pop("cursor"), before["workflow_state"].pop("cursor")
     assert cursor["began"] == (cursor_before["began"] if was_inner else parent.snapshot_id)
     assert cursor["input_iteration"] == cursor_before["input_iteration"]
@@ -351,6 +352,9 @@ def _assert_inner(snapshot: CheckpointSnapshot, parent: CheckpointSnapshot) -> N
         name for name in inside.keys() | inside_before.keys() if inside.get(name) != inside_before.get(name)
     }
     assert changed <= serving, "an executor changed that had no message"
+    if snapshot.boundary == "step_completed":
+        assert len(changed) == 1, "a step was kept and none was new, or more than one executor had some"
+        return
     for name in changed:
         assert inside[name].keys() == {"executions", "accepted"}
         for execution in inside[name]["executions"].values():

@@ -150,6 +150,10 @@ class HandlerPort(msgspec.Struct):
         if self.share.medium is not None and self.keep is not None:
             await self.keep(self.executor_id, fields)
 
+    def withdraw(self, request_id: str) -> None:
+        self._open("withdraw")
+        self.share.withdrawn.append(request_id)
+
     # What the handler may do.
 
     def send(self, value: Any, target_id: str | None) -> None:

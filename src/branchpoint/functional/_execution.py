@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ import msgspec
 
 from branchpoint.codec import comparison_digest, copy_value, type_expression
 from branchpoint.engine import forget, stop
-from branchpoint.errors import HandlerError
+from branchpoint.errors import ExecutorStateError, HandlerError
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType
 from branchpoint.functional._journal import Journal, Record
 from branchpoint.functional._places import Call, Scope
@@ -82,6 +82,7 @@ class Execution:
         self._moves = 0
         self._questions: list[Question] = []
         self._running: dict[str, int] = {}  # steps under way, and how much is under way inside of each
+        self._steps: dict[str, Any] = {}  # the code of the steps that were called, by name
         self._tasks: dict[asyncio.Task[Any], int] = {}  # those that are inside of a step or a question
         self._batches: deque[Batch] = deque()
         self._open: Batch | None = None
@@ -96,7 +97,11 @@ class Execution:
             HandlerError: It is made after the function has ended, or from a thread.
         """
         now = here.get()
-        assert now is not None
+        if now is None or now.execution is not self:
+            raise ExecutorStateError(
+                f"{name!r} was called on the context of {self.port.executor_id!r} by code that does not run in it. "
+                "Ask get_run_context() for the one that is running."
+            )
         try:
             task = asyncio.current_task()
         except RuntimeError as error:
@@ -109,6 +114,8 @@ class Execution:
             "" if self.port.format is None else comparison_digest(kind, identity(), path=f"call of {name!r}")
         )
         scope = now.scope
+        if scope.task is None:  # a loop that starts tasks eagerly is in there before anybody could say
+            scope.task = task
         if scope.task is task or task is None:
             call = scope.next(kind, name, token)
         else:
@@ -116,6 +123,20 @@ class Execution:
             here.set(Here(self, scope.of_task(call, task)))
         self.orders[call.key] = call.order
         return call
+
+    def know(self, name: str, function: Any) -> None:
+        """Refuse a second step of one name, whose calls could not be told from those of the first.
+
+        Raises:
+            HandlerError: There are two.
+        """
+        code = getattr(function, "__code__", function)
+        known = self._steps.setdefault(name, code)
+        if known is not code:
+            raise HandlerError(
+                f"Two steps of {self.port.executor_id!r} are named {name!r}, so their results could be taken for each "
+                "other's. Give one of them another name: @step(name='...')."
+            )
 
     def check(self, what: str) -> None:
         """Refuse work once the function is being unwound or has ended."""
@@ -272,7 +293,7 @@ class Execution:
         while True:
             if self._batches and self._batches[0] is not self._open:
                 await self._commit(self._batches.popleft())
-            elif main.done() or (self._only_asks() and await self._settled(main)):
+            elif not self._batches and (main.done() or (self._only_asks() and await self._settled(main))):
                 return
             else:
                 self._woken.clear()
@@ -317,8 +338,3 @@ class Execution:
 def _note(error: BaseException, text: str) -> None:
     if text not in getattr(error, "__notes__", ()):
         error.add_note(text)
-
-
-def bound(arguments: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments of a call in the form in which they are told apart."""
-    return [[name, value] for name, value in arguments.items()]

@@ -8,7 +8,7 @@ from branchpoint.codec import copy_value
 from branchpoint.functional._context import RunContext
 from branchpoint.functional._execution import Execution
 from branchpoint.functional._journal import Journal
-from branchpoint.graph import CodedExecutor, WorkflowContext, port_of, response_handler
+from branchpoint.graph import CodedExecutor, WorkflowContext, port_of
 
 __all__ = ["FunctionalExecutor"]
 
@@ -42,7 +42,6 @@ class FunctionalExecutor(CodedExecutor):
             self.journal = Journal(port_of(ctx).turn, message)
         await self._run(ctx)
 
-    @response_handler
     async def on_answer(self, request: Any, answer: Any, ctx: WorkflowContext[Never, Any]) -> None:
         """Take an answer, and go on once all that were given are there."""
         journal = self.journal
@@ -67,5 +66,8 @@ class FunctionalExecutor(CodedExecutor):
         journal.arrange(execution.orders)
         if journal.over:
             execution.context.apply()
+            for request_id in journal.asked.values():
+                port.withdraw(request_id)  # the function came to its end without those answers
+            journal.asked = {}
             if result is not None:
                 await ctx.yield_output(result)

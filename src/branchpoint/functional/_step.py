@@ -8,10 +8,11 @@ import typing
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from branchpoint.codec import copy_value
 from branchpoint.engine import call_in_thread
 from branchpoint.errors import DefinitionError, EncodingError
 from branchpoint.functional._context import RunContext
-from branchpoint.functional._execution import bound, here
+from branchpoint.functional._execution import here
 
 __all__ = ["Step", "step"]
 
@@ -51,6 +52,10 @@ class Step(Generic[P, R]):
         self.name = found
         self._replay_key = replay_key
         self._signature = inspect.signature(func)
+        if next(iter(self._signature.parameters), "") in ("self", "cls"):
+            raise DefinitionError(
+                f"Step {found!r} is a method; a step is a function. Make one that takes what it needs as arguments."
+            )
         self._is_async = inspect.iscoroutinefunction(func)
         functools.update_wrapper(self, func)
 
@@ -78,28 +83,34 @@ class Step(Generic[P, R]):
         if now is None:
             return self._plainly(args, kwargs)
         execution = now.execution
+        execution.know(self.name, self.function)
+        bound = self._signature.bind_partial(*args, **kwargs)
         context = self._context
-        if context is not None and context not in kwargs:
-            given = self._signature.bind_partial(*args, **kwargs).arguments
-            if context not in given:
-                kwargs[context] = execution.context
-        arguments = dict(self._signature.bind(*args, **kwargs).arguments)
-        arguments.pop(context or "", None)
-
-        def identity() -> Any:
-            if self._replay_key is not None:
-                return self._replay_key(*args, **{k: v for k, v in kwargs.items() if k != context})
-            return bound(arguments)
-
+        if context is not None and context not in bound.arguments:
+            kwargs[context] = execution.context
+        bound = self._signature.bind(*args, **kwargs)
+        taken = {name: value for name, value in bound.arguments.items() if name != context}
+        if self._replay_key is None:  # by value, as a step that is replayed changes nothing of its caller's
+            taken = {
+                name: copy_value(value, path=f"{name} of step {self.name!r}") for name, value in taken.items()
+            }
+            bound.arguments.update(taken)
         try:
-            call = execution.place("step", self.name, identity)
+            call = execution.place("step", self.name, lambda: self._identity(bound, taken, context))
         except EncodingError as error:
             error.add_note(
                 f"an argument of step {self.name!r}: calls of a step are told apart by their arguments. Register its "
                 "type, or give @step(replay_key=...)."
             )
             raise
-        return execution.perform(call, lambda: self._plainly(args, kwargs))
+        return execution.perform(call, lambda: self._plainly(bound.args, bound.kwargs))
+
+    def _identity(self, bound: inspect.BoundArguments, taken: dict[str, Any], context: str | None) -> Any:
+        """Return what this call is told apart by."""
+        if self._replay_key is None:
+            return [[name, value] for name, value in taken.items()]
+        kwargs = {name: value for name, value in bound.kwargs.items() if name != context}
+        return self._replay_key(*(one for one in bound.args if not isinstance(one, RunContext)), **kwargs)
 
     def _plainly(self, args: Any, kwargs: Any) -> Coroutine[Any, Any, R]:
         if self._is_async:

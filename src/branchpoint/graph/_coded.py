@@ -12,7 +12,7 @@ from branchpoint.graph._annotations import checked, declared_types, enclosing_na
 from branchpoint.graph._declaration import is_async, refuse_generator, unresolved
 from branchpoint.graph._executor import Executor
 from branchpoint.graph._shape import code_shape
-from branchpoint.graph._specs import HandlerSpec
+from branchpoint.graph._specs import HandlerSpec, ResponseSpec
 
 __all__ = ["CodedExecutor"]
 
@@ -20,7 +20,7 @@ __all__ = ["CodedExecutor"]
 class CodedExecutor(Executor):
     """An executor that runs one async function, whose code is part of the signature.
 
-    A subclass says in `start` what is done with a message.
+    A subclass says what is done with a message and with an answer.
 
     Attributes:
         form: What the function's parameters must be, for messages.
@@ -55,8 +55,13 @@ class CodedExecutor(Executor):
         self.shape = code_shape(func)
         self.wants_context = len(found) == 2
         spec = HandlerSpec(getattr(func, "__name__", id), message_type, (), yielded, True, type(self).start)
-        self._add_handlers([spec])
+        answers = ResponseSpec("an answer", Any, Any, (), yielded, True, type(self).on_answer)
+        self._add_handlers([spec], [answers])
 
     async def start(self, message: Any, ctx: Any) -> None:
         """Begin with a message."""
+        raise NotImplementedError
+
+    async def on_answer(self, request: Any, answer: Any, ctx: Any) -> None:
+        """Go on with an answer."""
         raise NotImplementedError

@@ -112,6 +112,10 @@ class Port(Protocol):
         """Open a request and return its id."""
         ...
 
+    def withdraw(self, request_id: str) -> None:
+        """Close a request of this executor that nobody needs answered any more."""
+        ...
+
     def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
         """Deliver an event of the executor's own."""
         ...

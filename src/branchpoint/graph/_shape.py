@@ -48,6 +48,10 @@ def _lines(body: list[ast.stmt], level: int) -> Iterator[str]:
     for place, statement in enumerate(body):
         if place == 0 and _is_text(statement) and len(body) > 1:
             continue  # a docstring, or a text that does nothing
+        if isinstance(statement, ast.AnnAssign):  # annotations do not count
+            if statement.value is None:
+                continue
+            statement = ast.Assign(targets=[statement.target], value=statement.value)
         yield from _statement(statement, level)
 
 

@@ -35,6 +35,7 @@ from branchpoint.checkpoint._lineage import (
 from branchpoint.checkpoint._manifest import (
     BOUNDARIES,
     FORMAT_VERSION,
+    INNER_BOUNDARIES,
     BoundaryName,
     Format,
     Header,
@@ -65,6 +66,7 @@ __all__ = [
     "BOUNDARIES",
     "BUCKETS",
     "FORMAT_VERSION",
+    "INNER_BOUNDARIES",
     "MESSAGES",
     "BoundaryName",
     "BoundaryView",

@@ -17,6 +17,7 @@ from branchpoint.errors import CorruptCheckpointError, UnknownVersionError, quot
 __all__ = [
     "BOUNDARIES",
     "FORMAT_VERSION",
+    "INNER_BOUNDARIES",
     "BoundaryName",
     "Format",
     "Header",
@@ -42,6 +43,7 @@ BoundaryName = Literal[
     "restarted",
     "superstep_completed",
     "child_superstep_completed",
+    "step_completed",
     "paused",
     "completed",
     "abandoned",
@@ -49,6 +51,8 @@ BoundaryName = Literal[
     "forked",
 ]
 BOUNDARIES: tuple[BoundaryName, ...] = get_args(BoundaryName)
+INNER_BOUNDARIES: tuple[BoundaryName, ...] = ("child_superstep_completed", "step_completed")
+"""Those in the middle of a superstep, which goes on from there."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 

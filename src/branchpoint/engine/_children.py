@@ -172,6 +172,10 @@ class Children(msgspec.Struct):
                 share.asked.append(Asked(request_id, {**asked, **own}))
             if over and name != MAIN:
                 del self.executions[name]
+        still = {key for state in self.executions.values() for key in state.requests}
+        for request_id, request in parent.requests.items():
+            if request.read(parent.medium)["path"][:1] == [self.executor.id] and request_id not in still:
+                share.withdrawn.append(request_id)
         self.accepted = []
 
     @staticmethod

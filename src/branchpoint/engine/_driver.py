@@ -262,6 +262,7 @@ class Runner(msgspec.Struct):
             self.channel.input_id,
             self.metadata,
             self.request.streaming,
+            state.turn,
         )
 
     async def commit(
@@ -289,10 +290,10 @@ class Runner(msgspec.Struct):
             text = "the run stopped at a request; only a run with a checkpoint can be answered"
             self.channel.tell("warning", text)
 
-    async def commit_inner(self) -> None:
-        """Commit the last boundary again, with what the children inside it have come to since.
+    async def commit_inner(self, boundary: BoundaryName = "child_superstep_completed") -> None:
+        """Commit the last boundary again, with what goes on inside the superstep as far as it has come.
 
-        Children of one superstep may come at once; they are taken one after the other.
+        Those of one superstep may come at once; they are taken one after the other.
         """
         state = self.state
         assert self.hold is not None and self.checkpoint is not None and state is not None
@@ -300,7 +301,7 @@ class Runner(msgspec.Struct):
             self.turns = asyncio.Lock()
         async with self.turns:
             state.began = state.began or self.checkpoint.head_snapshot_id or ""
-            await self._keep(self.hold, state, "child_superstep_completed")
+            await self._keep(self.hold, state, boundary)
 
     async def _keep(
         self,

@@ -132,7 +132,7 @@ class Execution(msgspec.Struct):
         """Return where the next superstep starts from: the parent's superstep, and how far it is in there."""
         outer, number = self.outer, state.iteration + 1
         path = derive(outer.path, self.nest.executor_id, self.name, number)
-        return msgspec.structs.replace(outer, superstep=number, path=path)
+        return msgspec.structs.replace(outer, superstep=number, turn=state.turn, path=path)
 
     async def commit(self, state: RunState, boundary: BoundaryName, done: Done | None = None) -> None:
         """Commit the boundary as part of the parent, then tell who ran.
@@ -146,7 +146,7 @@ class Execution(msgspec.Struct):
                 await self.nest.owner.keeper.commit_inner()
         self.nest.tell_completed(self.name, () if done is None else done.executors)
 
-    async def commit_inner(self) -> None:
+    async def commit_inner(self, boundary: BoundaryName = "child_superstep_completed") -> None:
         """Commit the run's last boundary with where this execution is now."""
         self.nest.put()
         await self.nest.owner.keeper.commit_inner()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from branchpoint.checkpoint import (
+    INNER_BOUNDARIES,
     Checkpoint,
     CheckpointSnapshot,
     OpenedInput,
@@ -35,7 +36,7 @@ def open_state(graph: Graph, checkpoint: Checkpoint, head: CheckpointSnapshot | 
     if head is None:
         return RunState(graph, medium)
     state = _opened(graph, medium, read_state(stored_state(head)), "", head.described)
-    if head.boundary != "child_superstep_completed":
+    if head.boundary not in INNER_BOUNDARIES:
         state.began = ""  # it is a beginning itself
     return state
 

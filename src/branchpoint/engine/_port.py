@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from branchpoint.codec import copy_value, json_schema, type_expression
+from branchpoint.codec import Format, copy_value, json_schema, type_expression
 from branchpoint.engine._keys import derive
 from branchpoint.engine._options import options_of
 from branchpoint.engine._share import Asked, Sent, Share, Yielded
@@ -30,7 +30,9 @@ from branchpoint.graph import (
     matches,
 )
 
-__all__ = ["HandlerPort", "Origin"]
+__all__ = ["HandlerPort", "KeepStep", "Origin"]
+
+KeepStep: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -43,6 +45,7 @@ class Origin(msgspec.Struct, frozen=True):
         input_id: The last accepted input.
         metadata: The metadata of that input.
         streaming: Whether the caller reads a stream.
+        turn: The number of the turn.
         path: Tells the supersteps of a child apart from all others; empty outside of any child.
     """
 
@@ -52,6 +55,7 @@ class Origin(msgspec.Struct, frozen=True):
     input_id: str | None
     metadata: Mapping[str, Any]
     streaming: bool
+    turn: int
     path: str = ""
 
 
@@ -68,6 +72,8 @@ class HandlerPort(msgspec.Struct):
         request_id: Of the request that the delivery answers.
         tell: Takes events of the handler's own, with the executor's id.
         options: Of the call.
+        keep: Commits the state that an executor has in the middle of the superstep.
+        is_last: Whether this executor has no further delivery in this superstep.
         closed: The handler has ended, so what it does from now on is refused.
         made: How many keys were made.
         streamed: The id of an output of which pieces were delivered, until it is yielded.
@@ -82,6 +88,8 @@ class HandlerPort(msgspec.Struct):
     request_id: str | None
     tell: Callable[[WorkflowEvent[Any], str], Awaitable[None] | None]
     options: Mapping[str, Any]
+    keep: KeepStep | None = None
+    is_last: bool = True
     closed: bool = False
     made: int = 0
     streamed: str | None = None
@@ -122,6 +130,29 @@ class HandlerPort(msgspec.Struct):
     @property
     def is_streaming(self) -> bool:
         return self.origin.streaming
+
+    # For an executor that goes from step to step inside of one superstep.
+
+    @property
+    def turn(self) -> int:
+        return self.origin.turn
+
+    @property
+    def format(self) -> Format | None:
+        return None if self.share.medium is None else self.share.medium.format
+
+    @property
+    def depth(self) -> int:
+        return 3 if self.origin.path else 2
+
+    async def keep_step(self, fields: dict[str, Any]) -> None:
+        self._open("keep_step")
+        if self.share.medium is not None and self.keep is not None:
+            await self.keep(self.executor_id, fields)
+
+    def withdraw(self, request_id: str) -> None:
+        self._open("withdraw")
+        self.share.withdrawn.append(request_id)
 
     # What the handler may do.
 

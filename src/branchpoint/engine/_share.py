@@ -73,6 +73,7 @@ class Share(msgspec.Struct):
 
     Attributes:
         lent: The copies of shared state that the running handler holds; None as long as it read none.
+        withdrawn: Ids of requests of before that nobody needs answered any more.
         ways: Where each of `sent` goes.
         saved: The executor's declared state afterwards; None when it equals its defaults.
         closed: The superstep is over: what a handler does now is refused.
@@ -85,6 +86,7 @@ class Share(msgspec.Struct):
     sent: list[Sent] = msgspec.field(default_factory=list)
     yielded: list[Yielded] = msgspec.field(default_factory=list)
     asked: list[Asked] = msgspec.field(default_factory=list)
+    withdrawn: list[str] = msgspec.field(default_factory=list)
     writes: dict[str, list[Write]] = msgspec.field(default_factory=dict)
     lent: Lent | None = None
     ways: list[Way] = msgspec.field(default_factory=list)

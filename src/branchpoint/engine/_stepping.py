@@ -40,8 +40,8 @@ class Keeper(Protocol):
         """Commit the boundary that the state is at, then tell what it made durable."""
         ...
 
-    async def commit_inner(self) -> None:
-        """Commit the last boundary again, with what the children inside it have come to since."""
+    async def commit_inner(self, boundary: BoundaryName = "child_superstep_completed") -> None:
+        """Commit the last boundary again, with what goes on inside the superstep as far as it has come."""
         ...
 
 
@@ -96,7 +96,9 @@ class Stepper(msgspec.Struct):
         state = self.state
         self.channel.tell("superstep_started", iteration=state.iteration + 1)
         origin = self.keeper.origin(state)
-        superstep = Superstep(state, self.live, origin, self.channel, self.request, loop, self.nests)
+        superstep = Superstep(
+            state, self.live, origin, self.channel, self.request, loop, self.nests, self.keep_step
+        )
         shares = await (self._instrumented(superstep) if instruments else superstep.run())
         routed = route(state.graph, shares, state.buffers, state.medium)
         for ended in routed.ended:
@@ -152,6 +154,11 @@ class Stepper(msgspec.Struct):
         """Take the declared state of the executors that ran."""
         for share in shares:
             self.keep_executor(share.executor_id, share.saved)
+
+    async def keep_step(self, executor_id: str, fields: dict[str, Any]) -> None:
+        """Commit the last boundary again, with the state that an executor has in the middle of the superstep."""
+        self.keep_executor(executor_id, fields)
+        await self.keeper.commit_inner("step_completed")
 
     def keep_executor(self, executor_id: str, fields: dict[str, Any] | None) -> None:
         """Take the state of one executor; None when there is nothing to keep."""

@@ -13,7 +13,7 @@ from branchpoint.codec import copy_value
 from branchpoint.engine._channel import Channel, Inside
 from branchpoint.engine._nest import Nest
 from branchpoint.engine._notes import note
-from branchpoint.engine._port import HandlerPort, Origin
+from branchpoint.engine._port import HandlerPort, KeepStep, Origin
 from branchpoint.engine._request import RunRequest
 from branchpoint.engine._routing import find_ways
 from branchpoint.engine._share import Share
@@ -112,6 +112,7 @@ class Superstep(msgspec.Struct):
         request: The call, for its options and its grace period.
         loop: The event loop of the run.
         nests: What runs the child workflows, by the executors that stand for them.
+        keep_step: Commits the state that an executor has in the middle of the superstep.
     """
 
     state: RunState
@@ -121,6 +122,7 @@ class Superstep(msgspec.Struct):
     request: RunRequest
     loop: asyncio.AbstractEventLoop
     nests: Mapping[str, Nest] = msgspec.field(default_factory=dict)
+    keep_step: KeepStep | None = None
 
     async def run(self) -> list[Share]:
         """Deliver every pending message and return what the executors did, in declared order.
@@ -192,7 +194,7 @@ class Superstep(msgspec.Struct):
                     await self.channel.drain()
                 for ordinal, delivery in enumerate(deliveries):
                     all_in.check()
-                    await self._handle(share, executor, ordinal, delivery)
+                    await self._handle(share, executor, ordinal, delivery, ordinal == len(deliveries) - 1)
                 all_in.check()
                 if share.sent:
                     await find_ways(self.state.graph, share)
@@ -221,7 +223,9 @@ class Superstep(msgspec.Struct):
         self.live[executor_id] = executor
         return executor
 
-    async def _handle(self, share: Share, executor: Executor, ordinal: int, delivery: Delivery) -> None:
+    async def _handle(
+        self, share: Share, executor: Executor, ordinal: int, delivery: Delivery, is_last: bool
+    ) -> None:
         value = copy_value(delivery.value)
         if delivery.request_id is None:
             args: tuple[Any, ...] = (value,)
@@ -245,6 +249,8 @@ class Superstep(msgspec.Struct):
             delivery.request_id,
             self._told_by_handler,
             self.request.options,
+            self.keep_step,
+            is_last,
         )
         try:
             call: Callable[..., Any] = spec.call

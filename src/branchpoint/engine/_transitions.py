@@ -113,6 +113,8 @@ def finish_superstep(state: RunState, shares: Sequence[Share], routed: Routed) -
     done = Done([], [], [])
     for share in shares:
         done.executors.append(share.executor_id)
+        for request_id in share.withdrawn:
+            state.requests.pop(request_id, None)
         for asked in share.asked:
             if asked.request_id in state.requests:
                 raise HandlerError(

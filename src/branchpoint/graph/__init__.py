@@ -2,7 +2,8 @@
 
 from branchpoint.graph._cancelled import RequestCancelled
 from branchpoint.graph._choice import find_handler, find_response_handler
-from branchpoint.graph._context import Port, SyncWorkflowContext, WorkflowContext
+from branchpoint.graph._coded import CodedExecutor
+from branchpoint.graph._context import Port, SyncWorkflowContext, WorkflowContext, port_of
 from branchpoint.graph._describe import describe
 from branchpoint.graph._difference import explain_difference
 from branchpoint.graph._draw import to_digraph, to_mermaid
@@ -51,6 +52,7 @@ __all__ = [
     "ABSENT",
     "Absent",
     "Case",
+    "CodedExecutor",
     "DEFAULT_MAX_ITERATIONS",
     "Default",
     "Edge",
@@ -98,6 +100,7 @@ __all__ = [
     "last_write",
     "matches",
     "merge",
+    "port_of",
     "readable",
     "response_handler",
     "scratch",

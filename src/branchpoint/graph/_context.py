@@ -14,9 +14,10 @@ from typing_extensions import TypeVar
 from branchpoint.errors import HandlerError
 
 if TYPE_CHECKING:
+    from branchpoint.codec import Format
     from branchpoint.events import WorkflowEvent
 
-__all__ = ["OutT", "Port", "SyncWorkflowContext", "W_OutT", "WorkflowContext"]
+__all__ = ["OutT", "Port", "SyncWorkflowContext", "W_OutT", "WorkflowContext", "port_of"]
 
 OutT = TypeVar("OutT", default=Never)
 W_OutT = TypeVar("W_OutT", default=Never)
@@ -71,6 +72,30 @@ class Port(Protocol):
         """The persisted state of a function."""
         ...
 
+    @property
+    def turn(self) -> int:
+        """The number of the turn, which every accepted message begins."""
+        ...
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the executor has no further delivery in this superstep."""
+        ...
+
+    @property
+    def format(self) -> Format | None:
+        """What snapshots are encoded in; None when nothing is kept."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """How deep the executor's state stands, as far as encoding it goes."""
+        ...
+
+    async def keep_step(self, fields: dict[str, Any]) -> None:
+        """Commit the executor's state as it is in the middle of the superstep, the rest as it was before."""
+        ...
+
     def send(self, value: Any, target_id: str | None) -> None:
         """Take a message at its present value."""
         ...
@@ -85,6 +110,10 @@ class Port(Protocol):
 
     def request(self, data: Any, response_type: Any, request_id: str | None) -> str:
         """Open a request and return its id."""
+        ...
+
+    def withdraw(self, request_id: str) -> None:
+        """Close a request of this executor that nobody needs answered any more."""
         ...
 
     def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
@@ -219,6 +248,11 @@ class _Context(Generic[OutT, W_OutT]):
         The result takes the present value's place, with or without a reducer.
         """
         return self._port.update_state(key, fn)
+
+
+def port_of(context: _Context[Any, Any]) -> Port:
+    """Return what a context is connected to, for a front of another kind."""
+    return context._port
 
 
 class _Done(Generic[T]):

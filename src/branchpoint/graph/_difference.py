@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from difflib import unified_diff
+from typing import Any, Final
 
 from branchpoint.graph._signature import canonical
 
 __all__ = ["explain_difference"]
 
+_SHOWN: Final = 6
+_WIDTH: Final = 160
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -70,6 +73,7 @@ def _executor_lines(old: dict[str, Any], new: dict[str, Any], renamed: dict[str,
             if _type(old[key]) != _type(new[key]):
                 lines.append(f"executor '{key}' changed its type: {_type(old[key])} is now {_type(new[key])}")
             lines += _child_lines(key, old[key], new[key])
+            lines += _code_lines(key, old[key].get("code"), new[key].get("code"))
         elif key in old and key not in renamed:
             lines.append(f"executor removed: '{key}' ({_type(old[key])})")
         elif key in new and key not in renamed.values():
@@ -84,6 +88,18 @@ def _child_lines(key: str, old: Any, new: Any) -> list[str]:
             return []
         return [f"executor '{key}' {'lost' if after is None else 'gained'} its child workflow"]
     return [f"inside '{key}': {line}" for line in explain_difference(before, after)]
+
+
+def _code_lines(key: str, old: Any, new: Any) -> list[str]:
+    """Say where the code of a function differs, the first few lines of it."""
+    if old == new:
+        return []
+    lines = list(unified_diff(old or [], new or [], n=0, lineterm=""))[2:]
+    told = [line for line in lines if line[:1] in "+-"]
+    shown = [f"  {'was' if line[0] == '-' else 'now'} {line[1:].strip()[:_WIDTH]}" for line in told[:_SHOWN]]
+    if len(told) > _SHOWN:
+        shown.append(f"  and {len(told) - _SHOWN} lines more")
+    return ["\n".join([f"the code of '{key}' changed", *shown])]
 
 
 def _type(entry: Any) -> str:

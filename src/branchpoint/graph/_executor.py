@@ -149,7 +149,7 @@ class Executor(metaclass=_ExecutorMeta):
             scope.table = HandlerTable(plan.handlers, plan.responses)
         return scope.table
 
-    def _add_handlers(self, handlers: Iterable[HandlerSpec]) -> None:
+    def _add_handlers(self, handlers: Iterable[HandlerSpec], responses: Iterable[ResponseSpec] = ()) -> None:
         """Add handlers of this instance's own; for subclasses that wrap something, in `__init__`.
 
         Raises:
@@ -160,7 +160,7 @@ class Executor(metaclass=_ExecutorMeta):
             raise DefinitionError(f"Handlers of executor {described(self)} are added in its __init__ only.")
         together = (*self._table.handlers, *handlers)
         check_duplicates(self.__class__, together)
-        scope.table = HandlerTable(together, self._table.responses)
+        scope.table = HandlerTable(together, (*self._table.responses, *responses))
 
     @property
     def handlers(self) -> tuple[HandlerSpec, ...]:

@@ -3,7 +3,8 @@
 It covers the workflow's name, the start, the ids and types of the executors, and the edges with
 their kind, ends and the names of their conditions. Types go by qualified name without module, so
 that a script run as `__main__` and imported agree. Bodies of functions, handler types, bounds and
-output designation may change between deployments and are not covered.
+output designation may change between deployments and are not covered. The code of a functional workflow
+is: what it has done so far is known by where in that code it stands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from branchpoint.codec import digest
+from branchpoint.graph._coded import CodedExecutor
 from branchpoint.graph._edges import EdgeGroup, callable_name
 from branchpoint.graph._executor import Executor
 from branchpoint.graph._function import FunctionExecutor
@@ -61,12 +63,14 @@ def _executor_entry(executor: Executor) -> dict[str, Any]:
     child = child_graph(executor)
     if child is not None:
         entry["workflow"] = dict(child.signature)
+    if isinstance(executor, CodedExecutor):
+        entry["code"] = list(executor.shape)
     return entry
 
 
 def type_name(executor: Executor) -> str:
     """Return the qualified name of an executor's class, or of the function it runs."""
-    if not isinstance(executor, FunctionExecutor):
+    if not isinstance(executor, FunctionExecutor | CodedExecutor):
         return type(executor).__qualname__
     name = getattr(executor.function, "__qualname__", None)
     return name if isinstance(name, str) else callable_name(executor.function)

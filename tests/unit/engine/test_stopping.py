@@ -237,7 +237,7 @@ def superstep(executors: Sequence[Executor], grace: float) -> tuple[Superstep, C
     graph = graph_of(executors)
     state = state_of(graph, deliveries=[Delivery("x", (), tuple(graph.executors))])
     channel = Channel("a run", None)
-    origin = Origin("run", "parent", 1, "in-1", {}, False)
+    origin = Origin("run", "parent", 1, "in-1", {}, False, 1)
     request = RunRequest(message="x", grace_seconds=grace)
     return Superstep(state, {}, origin, channel, request, asyncio.get_running_loop()), channel
 

@@ -1,0 +1,168 @@
+"""Steps: functions whose results a functional workflow keeps."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from branchpoint.codec import copy_value
+from branchpoint.engine import call_in_thread
+from branchpoint.errors import DefinitionError, EncodingError
+from branchpoint.functional._context import RunContext
+from branchpoint.functional._execution import here
+
+__all__ = ["Step", "step"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Step(Generic[P, R]):
+    """A function that a functional workflow runs once for each of its calls.
+
+    Called in a workflow, it gives something to await: the result, which was kept before the caller gets
+    it. When the workflow is run again after an interruption or an answer, a call that is done gives that
+    result at once. Called anywhere else, it just runs the function.
+
+    A call is known by the step's name, its arguments, and its place: which one it is of those that are
+    alike in the code of its task. The place is taken when the step is called, not when it is awaited.
+
+    Attributes:
+        function: The function.
+        name: The name of the step.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        name: str | None = None,
+        replay_key: Callable[..., Any] | None = None,
+    ) -> None:
+        if isinstance(func, Step | type) or not callable(func):
+            raise DefinitionError(f"@step is for functions, got {func!r}.")
+        found = name or getattr(func, "__name__", "")
+        if not isinstance(found, str) or not found or found == "<lambda>":
+            raise DefinitionError(f"{func!r} has no name to be known by; give one: @step(name='...').")
+        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise DefinitionError(f"Step {found!r} must not be a generator; return what it makes.")
+        self.function = func
+        self.name = found
+        self._replay_key = replay_key
+        self._signature = inspect.signature(func)
+        if next(iter(self._signature.parameters), "") in ("self", "cls"):
+            raise DefinitionError(
+                f"Step {found!r} is a method; a step is a function. Make one that takes what it needs as arguments."
+            )
+        self._is_async = inspect.iscoroutinefunction(func)
+        functools.update_wrapper(self, func)
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name!r}>"
+
+    @functools.cached_property
+    def _context(self) -> str | None:
+        """The parameter that takes the context."""
+        for name, parameter in self._signature.parameters.items():
+            annotation = parameter.annotation
+            if isinstance(annotation, str):
+                annotation = _evaluated(annotation, self.function)
+            if annotation is RunContext or RunContext in typing.get_args(annotation):
+                return name
+        return None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Take the place of this call; awaiting what is returned gives the result.
+
+        Raises:
+            EncodingError: An argument cannot be encoded, so this call could not be told from others.
+        """
+        now = here.get()
+        if now is None:
+            return self._plainly(args, kwargs)
+        execution = now.execution
+        execution.know(self.name, self.function)
+        bound = self._signature.bind_partial(*args, **kwargs)
+        context = self._context
+        if context is not None and context not in bound.arguments:
+            kwargs[context] = execution.context
+        bound = self._signature.bind(*args, **kwargs)
+        taken = {name: value for name, value in bound.arguments.items() if name != context}
+        if self._replay_key is None:  # by value, as a step that is replayed changes nothing of its caller's
+            taken = {
+                name: copy_value(value, path=f"{name} of step {self.name!r}") for name, value in taken.items()
+            }
+            bound.arguments.update(taken)
+        try:
+            call = execution.place("step", self.name, lambda: self._identity(bound, taken, context))
+        except EncodingError as error:
+            error.add_note(
+                f"an argument of step {self.name!r}: calls of a step are told apart by their arguments. Register its "
+                "type, or give @step(replay_key=...)."
+            )
+            raise
+        return execution.perform(call, lambda: self._plainly(bound.args, bound.kwargs))
+
+    def _identity(self, bound: inspect.BoundArguments, taken: dict[str, Any], context: str | None) -> Any:
+        """Return what this call is told apart by."""
+        if self._replay_key is None:
+            return [[name, value] for name, value in taken.items()]
+        kwargs = {name: value for name, value in bound.kwargs.items() if name != context}
+        return self._replay_key(*(one for one in bound.args if not isinstance(one, RunContext)), **kwargs)
+
+    def _plainly(self, args: Any, kwargs: Any) -> Coroutine[Any, Any, R]:
+        if self._is_async:
+            called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+            return called
+        return call_in_thread(functools.partial(self.function, *args, **kwargs))
+
+
+def _evaluated(annotation: str, func: Any) -> Any:
+    if annotation.rpartition(".")[2].partition(" ")[0] == "RunContext":
+        return RunContext
+    return annotation
+
+
+@overload
+def step(func: Callable[P, Awaitable[R]]) -> Step[P, R]: ...
+
+
+@overload
+def step(func: Callable[P, R]) -> Step[P, R]: ...
+
+
+@overload
+def step(
+    *, name: str | None = None, replay_key: Callable[..., Any] | None = None
+) -> Callable[[Callable[P, Awaitable[R]]], Step[P, R]]: ...
+
+
+def step(
+    func: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    replay_key: Callable[..., Any] | None = None,
+) -> Any:
+    """Make a step of a function, `async` or not; one that is not runs in a thread, as sync handlers do.
+
+    Args:
+        func: The function, when the decorator is used without parentheses.
+        name: The step's name; by default the function's.
+        replay_key: Makes of the arguments what calls are told apart by, instead of the arguments. For
+            arguments that cannot be encoded, such as a connection.
+
+    Raises:
+        DefinitionError: What is given is no function, or has no name.
+
+    Example:
+        >>> @step
+        ... async def fetch(url: str) -> str:
+        ...     return f"what is at {url}"
+    """
+
+    def wrap(function: Callable[..., Any]) -> Step[Any, Any]:
+        return Step(function, name, replay_key)
+
+    return wrap if func is None else wrap(func)

@@ -43,9 +43,10 @@ class RandomIds:
 
     def new_id(self) -> str:
         millis = int(clock.now().timestamp() * 1000)
-        fresh = (millis << 80) | int.from_bytes(os.urandom(10))
         with self._lock:
-            if fresh <= self._last:
+            if millis > self._last >> 80:
+                fresh = (millis << 80) | int.from_bytes(os.urandom(10))
+            else:
                 fresh = self._last + 1 + int.from_bytes(os.urandom(4))
             self._last = fresh
         return _text(fresh)
@@ -62,12 +63,12 @@ class SequentialIds:
 
 
 def _text(number: int) -> str:
-    return f"{_ten(number >> 80)}{_eight(number >> 40 & _FORTY)}{_eight(number & _FORTY)}"
+    return _eighteen(number >> 40) + _eight(number & _FORTY)
 
 
-@functools.lru_cache(4)  # the milliseconds, of which many ids have the same
-def _ten(number: int) -> str:
-    return _PAIRS[number >> 40 & 1023] + _eight(number & _FORTY)
+@functools.lru_cache(4)  # of one millisecond many ids have the same
+def _eighteen(number: int) -> str:
+    return f"{_PAIRS[number >> 80 & 1023]}{_eight(number >> 40 & _FORTY)}{_eight(number & _FORTY)}"
 
 
 def _eight(number: int) -> str:

@@ -35,8 +35,7 @@ class Workflow:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        # As its checkpoints keep it, all the same one; made with the first of them.
-        self._signature: Mapping[str, Any] = graph.signature
+        self._signature = copy_signature(graph.signature)  # all its checkpoints keep this one
 
     def __repr__(self) -> str:
         return f"<Workflow {self._graph.name!r}: {len(self._graph.executors)} executors>"
@@ -178,7 +177,6 @@ class Workflow:
             InvalidCallError: The id is refused, or a storage was given and the workflow has no name
                 that could match after a restart.
         """
-        self._signature = copy_signature(self._signature)
         return Checkpoint.create(
             checkpoint_id=checkpoint_id,
             workflow_name=self._graph.name or "",

@@ -26,7 +26,9 @@ from branchpoint import (
     HandlerError,
     RequestCancelled,
     Workflow,
+    WorkflowBuilder,
     WorkflowContext,
+    WorkflowExecutor,
     handler,
 )
 from branchpoint.errors import DefinitionError
@@ -248,6 +250,19 @@ async def test_r53_a_second_message_keeps_the_conversation_and_begins_a_new_budg
     assert seen[-1] == ["More.", "b2", "b3"]
     assert given(b)[-1] == ["Go.", "b0", "Go on.", "b1", "More.", "b2", "Go on."]
     assert roles(a)[-1][-2:] == ["b1", "More."]
+
+
+async def test_handoffs_inside_another_workflow_begin_anew_with_each_message() -> None:
+    inner = HandoffBuilder(
+        participants=[speaker("a")], termination_condition=lambda conversation: len(conversation) == 2
+    ).build()
+    start = WorkflowExecutor(inner, id="desk", allow_direct_output=True)
+    workflow = WorkflowBuilder(name="outer", start_executor=start).build()
+    checkpoint = workflow.create_checkpoint("one")
+    for message, answer in (("Go.", "a0"), ("More.", "a1")):
+        result = await workflow.run(message, checkpoint=checkpoint)
+        assert [output.text for output in result.get_outputs()] == [answer]
+        assert not checkpoint.pending_requests
 
 
 # What goes wrong.

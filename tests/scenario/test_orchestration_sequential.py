@@ -8,10 +8,19 @@ from typing import Any, Never
 import pytest
 from agent_framework import AgentResponse, Message
 
-from branchpoint import Executor, TypeCompatibilityError, Workflow, WorkflowContext, handler
+from branchpoint import (
+    Executor,
+    FileCheckpointStorage,
+    TypeCompatibilityError,
+    Workflow,
+    WorkflowContext,
+    handler,
+)
 from branchpoint.agents import AgentExecutor, AgentExecutorResponse
 from branchpoint.errors import DefinitionError
 from branchpoint.orchestrations import AgentRequestInfoResponse, SequentialBuilder
+from branchpoint.testing.agents import scripted_agent
+from tests.scenario.kit import file_bytes
 from tests.scenario.orchestrating import (
     Play,
     check_branches,
@@ -175,3 +184,17 @@ async def test_r53_two_runs_of_one_row_never_see_each_other() -> None:
 
 async def test_r53_a_row_is_branched_at_every_snapshot() -> None:
     await check_branches(row())
+
+
+async def test_r53_a_row_costs_what_is_said_and_not_the_conversation_per_agent(tmp_path: Path) -> None:
+    """Twenty agents that say 2 kB each, every snapshot of them on disk."""
+    agents = [
+        scripted_agent(lambda messages: f"{len(messages)} " + "word " * 400, name=f"agent{number}")
+        for number in range(20)
+    ]
+    workflow = SequentialBuilder(participants=agents).build()
+    checkpoint = workflow.create_checkpoint("long", checkpoint_storage=FileCheckpointStorage(tmp_path))
+    await workflow.run("Go.", checkpoint=checkpoint)
+    assert len(checkpoint.snapshots) == 22
+    stored = sum(map(len, file_bytes(tmp_path).values()))
+    assert stored < 100_000, stored

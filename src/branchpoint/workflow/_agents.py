@@ -9,6 +9,8 @@ from branchpoint.codec import expect_registry
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from branchpoint.agents import WorkflowAgent as WorkflowAgent  # noqa: PLC0414 - the rest of this room names it, too
+
 __all__ = ["agents_room"]
 
 

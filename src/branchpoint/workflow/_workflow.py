@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Union, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 import msgspec
 
@@ -12,8 +12,14 @@ from branchpoint.codec import from_json, json_schema, type_expression
 from branchpoint.engine import ABSENT, RunRequest, WorkflowInvocationKwargs, check_options
 from branchpoint.errors import BranchpointError, InvalidCallError, UnsupportedValueError
 from branchpoint.graph import Executor, Graph, SubWorkflowResponseMessage, describe
+from branchpoint.workflow._agents import agents_room
 from branchpoint.workflow._call import Call
 from branchpoint.workflow._run import STREAM_BUFFER, PendingRun, WorkflowRunStream
+
+if TYPE_CHECKING:
+    from agent_framework import ContextProvider
+
+    from branchpoint.workflow._agents import WorkflowAgent
 
 __all__ = ["Workflow"]
 
@@ -178,6 +184,44 @@ class Workflow:
             checkpoint_storage=checkpoint_storage,
             metadata=metadata,
         )
+
+    def as_agent(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        context_providers: Sequence[ContextProvider] | None = None,
+        checkpoint_storage: CheckpointStorage | None = None,
+    ) -> WorkflowAgent:
+        """Return this workflow as an agent, for wherever Agent Framework takes one.
+
+        Args:
+            name: The agent's name; otherwise the workflow's.
+            description: What it is for; otherwise the workflow's.
+            context_providers: Context providers of Agent Framework, which run before and after each call.
+            checkpoint_storage: Where the checkpoints of its sessions live; otherwise each session carries
+                its own, whole.
+
+        Raises:
+            DefinitionError: Its start executor takes neither `list[Message]` nor a `Message` nor a `str`,
+                or it has no name and a storage was given.
+            ModuleNotFoundError: Agent Framework is not installed.
+
+        Example:
+            ```python
+            agent = workflow.as_agent(name="clerk")
+            session = agent.create_session()
+            response = await agent.run("Refund order 7.", session=session)
+            ```
+        """
+        agent: WorkflowAgent = agents_room().WorkflowAgent(
+            self,
+            name=name,
+            description=description,
+            context_providers=context_providers,
+            checkpoint_storage=checkpoint_storage,
+        )
+        return agent
 
     @overload
     def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ EXAMPLES = ROOT / "examples"
 ASKS = "May this go out? Dear customer, your bees are on their way."
 REFUND = "May it? refund {'order': '7', 'euros': 20}"
 GRADE = "grader asks: what grade for 'Bees are small.'?"
+KEEPS = "the session keeps ['checkpoint_id', 'snapshot_id']"
 DEAD = [("--crash", 1, ["writer works", "editor works"])]
 PRINTED = ["-> Bees sleep too, often holding hands.", "-> Cut 'too'.", "-> Printed."]
 ALIVE = ["found 2 snapshots, the last is superstep_completed", "editor works", "printer works", *PRINTED]
@@ -58,6 +60,11 @@ STEPS: dict[str, list[Step]] = {
     "concurrent_users": [
         ("--users 9", 0, ["You said: 0a, 0b, 0c", "9 of 9 users heard what they said, and nothing else"])
     ],
+    "workflow_as_agent": [
+        ("'My order 7 is broken.'", 0, ["May it? refund 7", KEEPS]),
+        ("--approve", 0, ["refunding order 7", "Your money is on its way.", KEEPS]),
+        ("Thanks.", 0, ["You are welcome.", KEEPS]),
+    ],
     "nested_workflow": [
         ("", 0, [GRADE, "status: idle_with_pending_requests"]),
         ("--answer 3", 0, [GRADE, "registered: 'Bees are small.' got a 3", "status: idle"]),
@@ -69,7 +76,14 @@ def play(sample: str, steps: list[Step], folder: Path, flags: str = "") -> None:
     """Run a sample once for each step, each time in a process of its own."""
     for arguments, code, said in steps:
         done = subprocess.run(
-            [sys.executable, "-W", "error", EXAMPLES / f"{sample}.py", *flags.split(), *arguments.split()],
+            [
+                sys.executable,
+                "-W",
+                "error",
+                EXAMPLES / f"{sample}.py",
+                *flags.split(),
+                *shlex.split(arguments),
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -26,10 +26,12 @@ from branchpoint import (
     GraphMismatchError,
     InputMismatchError,
     MemoryCheckpointStorage,
+    PendingRequestsError,
     WorkflowBuilder,
     WorkflowContext,
     WorkflowExecutor,
     handler,
+    response_handler,
 )
 from branchpoint.agents import WorkflowAgent
 from branchpoint.checkpoint import Checkpoint
@@ -292,6 +294,39 @@ async def test_r52_a_message_for_an_unfinished_turn_of_another_agent_gives_nothi
     with pytest.raises(GraphMismatchError):
         await remembering().run("new", session=session)
     assert json.dumps(session.to_dict()) == before
+
+
+class AskAndSend(Executor):
+    """Asks, and sends what it got on."""
+
+    @handler
+    async def on_messages(self, messages: list[Message], ctx: WorkflowContext[list[Message], str]) -> None:
+        await ctx.request_info("which?", str)
+        await ctx.send_message(messages)
+
+    @response_handler
+    async def on_answer(self, question: str, answer: str, ctx: WorkflowContext[list[Message], str]) -> None:
+        await ctx.yield_output(f"{question} {answer}")
+
+
+@both
+async def test_r52_open_questions_of_an_unfinished_turn_are_not_given_up(ticks: Ticks, stored: bool) -> None:
+    asks, fails = AskAndSend(id="asks"), Flaky("fails", ticks, fails=True)
+    workflow = WorkflowBuilder(name="w", start_executor=asks).add_edge(asks, fails).build()
+    agent = workflow.as_agent(checkpoint_storage=storage_of(stored))
+    session = agent.create_session()
+    with pytest.raises(Boom):
+        await agent.run("hi", session=session)
+    with pytest.raises(PendingRequestsError) as refused:
+        await agent.run("new", session=session)
+    checkpoint = await agent.get_checkpoint(session)
+    assert checkpoint is not None and checkpoint.status == "in_progress"
+    (request,) = checkpoint.pending_requests
+    assert request.request_id in str(refused.value)
+    answer = Content.from_function_result(request.request_id, result="that one")
+    response = await agent.run(answer, session=session)
+    assert sorted(text for _, text in told(response)) == ["fails:hi", "which? that one"]
+    assert response.user_input_requests == []
 
 
 @both

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, assert_type
 
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ResponseStream, SupportsAgentRun
+
 from branchpoint import (
     Checkpoint,
     CheckpointSnapshot,
@@ -20,6 +22,7 @@ from branchpoint import (
     add_instrument,
     remove_instrument,
 )
+from branchpoint.agents import WorkflowAgent
 
 
 async def plain(workflow: Workflow, folder: Path) -> None:
@@ -80,3 +83,19 @@ def watched() -> None:
     for instrument in given:
         add_instrument(instrument)
         remove_instrument(instrument)
+
+
+async def as_agent(workflow: Workflow) -> None:
+    agent = workflow.as_agent(name="clerk", checkpoint_storage=MemoryCheckpointStorage())
+    assert_type(agent, WorkflowAgent)
+    taken: SupportsAgentRun = agent
+    session = taken.create_session()
+    assert_type(session, AgentSession)
+    response = await agent.run("hello", session=session, input_id="a")
+    assert_type(response, AgentResponse[Any])
+    stream = agent.run(stream=True, session=session)
+    assert_type(stream, ResponseStream[AgentResponseUpdate, AgentResponse[Any]])
+    checkpoint = await agent.get_checkpoint(session)
+    assert_type(checkpoint, Checkpoint | None)
+    if checkpoint is not None:
+        agent.set_checkpoint(session, checkpoint)

@@ -67,7 +67,9 @@ class AgentCall:
             if messages and not pending and await self._is_new_to(checkpoint, head):
                 head = await self._give_up(checkpoint)
             if head.status == "in_progress":
-                untold = await _of_last_input(checkpoint, head)  # the call that it failed in has told nobody
+                # The call that it failed in has told nobody; what is answered now is no question any more.
+                untold = await _of_last_input(checkpoint, head)
+                untold = [event for event in untold if event.request_id not in answers]
             elif self._providers.missed_some:
                 # A turn came to its end although its reader had left.
                 heard = self._teller()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any, Final
@@ -12,6 +13,7 @@ __all__ = ["explain_difference"]
 
 _SHOWN: Final = 6
 _WIDTH: Final = 160
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -67,7 +69,10 @@ def _common_edges(old: Mapping[str, Any], new: Mapping[str, Any], gone: str, cam
 
 
 def _executor_lines(old: dict[str, Any], new: dict[str, Any], renamed: dict[str, str]) -> list[str]:
-    lines = [f"executor renamed: '{a}' is now '{b}' ({_type(old[a])})" for a, b in renamed.items()]
+    lines = [
+        f"executor renamed: '{a}' is now '{b}' ({_type(old[a])}){_made_anew(a, b)}"
+        for a, b in renamed.items()
+    ]
     for key in sorted({*old, *new}):
         if key in old and key in new:
             if _type(old[key]) != _type(new[key]):
@@ -79,6 +84,13 @@ def _executor_lines(old: dict[str, Any], new: dict[str, Any], renamed: dict[str,
         elif key in new and key not in renamed.values():
             lines.append(f"executor added: '{key}' ({_type(new[key])})")
     return lines
+
+
+def _made_anew(*ids: str) -> str:
+    """Say what is wrong with ids that nobody wrote down, as an agent without a name has one."""
+    if all(map(_UUID.fullmatch, ids)):
+        return ", an id that is made anew in each process: give the agent a name, or the executor an id"
+    return ""
 
 
 def _child_lines(key: str, old: Any, new: Any) -> list[str]:

@@ -18,6 +18,7 @@ from tests.scenario.test_workflow_agent_calls import (
     remembering,
     storage_of,
 )
+from tests.scenario.test_workflow_agent_questions import Several
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -139,4 +140,20 @@ async def test_r52_a_paused_turn_is_recorded_once() -> None:
         ("assistant", ["function_call"]),
         ("tool", ["function_result"]),
         ("assistant", ["text"]),
+    ]
+
+
+async def test_r52_a_question_that_is_told_again_is_recorded_once() -> None:
+    record = Recording()
+    workflow = WorkflowBuilder(name="several", start_executor=Several(id="several")).build()
+    agent = workflow.as_agent(context_providers=[record])
+    session = agent.create_session()
+    one, two = (await agent.run("2", session=session)).user_input_requests
+    response = await agent.run(Content.from_function_result(one.call_id, result="x"), session=session)
+    assert [asked.call_id for asked in response.user_input_requests] == [two.call_id]
+    asked = [content.call_id for message in record.messages for content in message.contents if content.name]
+    assert asked == [one.call_id, two.call_id]
+    assert [(message.role, message.text) for message in record.messages if message.text] == [
+        ("user", "2"),
+        ("assistant", "q0=x"),
     ]

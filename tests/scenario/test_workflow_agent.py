@@ -164,6 +164,15 @@ async def test_r52_with_a_storage_the_session_has_the_ids_alone(tmp_path: Path) 
     assert stored.head_snapshot_id == checkpoint.head_snapshot_id
 
 
+async def test_r52_a_session_that_was_restored_before_this_package_was_imported() -> None:
+    agent = remembering().as_agent()
+    session = agent.create_session()
+    await agent.run("a", session=session)
+    plain = AgentSession(session_id=session.session_id)
+    plain.state = json.loads(json.dumps(session.to_dict()))["state"]  # nobody knew the type
+    assert (await agent.run("b", session=plain)).text == "a b"
+
+
 @pytest.mark.parametrize("stored", [False, True])
 async def test_r52_an_older_copy_of_a_session_goes_on_from_its_own_snapshot(
     tmp_path: Path, stored: bool

@@ -304,3 +304,35 @@ async def test_r53_a_workflow_holds_nothing_of_its_runs(ticks: Ticks) -> None:
         results = await asyncio.gather(*(many.run(n, checkpoint=cp) for n, cp in enumerate(cps)))
     assert [one.get_outputs() for one in results] == [["taken"]] * 5
     assert (many.to_json(), dict(vars(many.get_start_executor()))) == before
+
+
+async def test_r53_the_context_may_stand_anywhere_and_may_be_given() -> None:
+    @step
+    async def first(ctx: RunContext, n: int) -> int:
+        return n if ctx.workflow_id == "places" else -1
+
+    @step
+    async def last(n: int, *more: int, ctx: RunContext | None = None, **named: int) -> int:
+        assert ctx is not None
+        return n + sum(more) + sum(named.values())
+
+    @workflow
+    async def places(n: int, ctx: RunContext) -> list[int]:
+        return [
+            await first(1),
+            await first(ctx, 2),
+            await first(n=3),
+            await last(1, 2, x=3),
+            await last(1, ctx=ctx),
+        ]
+
+    assert (await places.run(1, checkpoint=places.create_checkpoint())).get_outputs() == [[1, 2, 3, 6, 1]]
+
+
+async def test_r53_wrong_arguments_of_a_step_are_told_at_the_call() -> None:
+    @workflow
+    async def wrong(n: int) -> str:
+        return await take(1, 2)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        await wrong.run(1)

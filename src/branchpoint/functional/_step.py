@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from branchpoint.codec import copy_value
 from branchpoint.engine import call_in_thread
@@ -16,6 +17,7 @@ from branchpoint.functional._execution import here
 
 __all__ = ["Step", "step"]
 
+_NAMED: Final = re.compile(r"\bRunContext\b")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -67,11 +69,18 @@ class Step(Generic[P, R]):
         """The parameter that takes the context."""
         for name, parameter in self._signature.parameters.items():
             annotation = parameter.annotation
-            if isinstance(annotation, str):
-                annotation = _evaluated(annotation, self.function)
             if annotation is RunContext or RunContext in typing.get_args(annotation):
                 return name
+            if isinstance(annotation, str) and _NAMED.search(
+                annotation
+            ):  # it need not be defined at run time
+                return name
         return None
+
+    @functools.cached_property
+    def _without_context(self) -> inspect.Signature:
+        parameters = self._signature.parameters.values()
+        return self._signature.replace(parameters=[one for one in parameters if one.name != self._context])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Take the place of this call; awaiting what is returned gives the result.
@@ -84,33 +93,30 @@ class Step(Generic[P, R]):
             return self._plainly(args, kwargs)
         execution = now.execution
         execution.know(self.name, self.function)
-        bound = self._signature.bind_partial(*args, **kwargs)
-        context = self._context
-        if context is not None and context not in bound.arguments:
-            kwargs[context] = execution.context
-        bound = self._signature.bind(*args, **kwargs)
-        taken = {name: value for name, value in bound.arguments.items() if name != context}
+        plain = tuple(one for one in args if not isinstance(one, RunContext))
+        named = {name: value for name, value in kwargs.items() if name != self._context}
+        taken = self._without_context.bind(*plain, **named).arguments
         if self._replay_key is None:  # by value, as a step that is replayed changes nothing of its caller's
             taken = {
                 name: copy_value(value, path=f"{name} of step {self.name!r}") for name, value in taken.items()
             }
-            bound.arguments.update(taken)
+        key = self._replay_key
+
+        def identity() -> Any:
+            return [[name, value] for name, value in taken.items()] if key is None else key(*plain, **named)
+
         try:
-            call = execution.place("step", self.name, lambda: self._identity(bound, taken, context))
+            call = execution.place("step", self.name, identity)
         except EncodingError as error:
             error.add_note(
                 f"an argument of step {self.name!r}: calls of a step are told apart by their arguments. Register its "
                 "type, or give @step(replay_key=...)."
             )
             raise
+        every = {**taken, self._context or "": execution.context}
+        ordered = {name: every[name] for name in self._signature.parameters if name in every}
+        bound = inspect.BoundArguments(self._signature, ordered)
         return execution.perform(call, lambda: self._plainly(bound.args, bound.kwargs))
-
-    def _identity(self, bound: inspect.BoundArguments, taken: dict[str, Any], context: str | None) -> Any:
-        """Return what this call is told apart by."""
-        if self._replay_key is None:
-            return [[name, value] for name, value in taken.items()]
-        kwargs = {name: value for name, value in bound.kwargs.items() if name != context}
-        return self._replay_key(*(one for one in bound.args if not isinstance(one, RunContext)), **kwargs)
 
     def _plainly(self, args: Any, kwargs: Any) -> Coroutine[Any, Any, R]:
         if self._is_async:
@@ -119,10 +125,8 @@ class Step(Generic[P, R]):
         return call_in_thread(functools.partial(self.function, *args, **kwargs))
 
 
-def _evaluated(annotation: str, func: Any) -> Any:
-    if annotation.rpartition(".")[2].partition(" ")[0] == "RunContext":
-        return RunContext
-    return annotation
+@overload
+def step(func: Callable[Concatenate[RunContext, P], Awaitable[R]]) -> Step[P, R]: ...
 
 
 @overload
@@ -146,6 +150,9 @@ def step(
     replay_key: Callable[..., Any] | None = None,
 ) -> Any:
     """Make a step of a function, `async` or not; one that is not runs in a thread, as sync handlers do.
+
+    A parameter that is annotated with `RunContext` gets the context. As the first one it is left out of
+    the calls for a type checker, too; at any other place, give it a default to please one.
 
     Args:
         func: The function, when the decorator is used without parentheses.

@@ -141,11 +141,7 @@ def require_text(value: str, name: str) -> str:
 
 def copy_plain(value: Any) -> Any:
     """Return a copy of a plain JSON value that shares nothing mutable with it."""
-    if isinstance(value, dict):
-        return {key: copy_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [copy_plain(item) for item in value]
-    return value
+    return msgspec.to_builtins(value)
 
 
 def plain_flaw(value: Any) -> str | None:
@@ -178,7 +174,7 @@ def _checked(value: Any, path: str, depth: int) -> Any:
     if value is None or kind is bool:
         return value
     if kind is str:
-        return _check_text(value, path)
+        return value if value.isascii() else _check_text(value, path)
     if kind is int and -(2**63) <= value < 2**64:
         return value
     if kind is float and math.isfinite(value):
@@ -191,7 +187,8 @@ def _checked(value: Any, path: str, depth: int) -> Any:
         for key in value:
             if type(key) is not str:
                 raise InvalidCallError(f"{path} is plain JSON, whose keys are text, not {type(key).__name__}")
-            _check_text(key, path)
+            if not key.isascii():
+                _check_text(key, path)
         return {key: _checked(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind in (int, float):
         raise InvalidCallError(f"{path} is plain JSON, which has no number {value!r}"[:300])

@@ -27,7 +27,7 @@ from branchpoint.codec import encode, new_parts
 __all__ = ["measure"]
 
 SIZES = (10, 100, 1_000)
-SHAPES = ((1_000, 1_000), (500, 1_500), (2_000, 2_000))
+SHAPES = ((1_000, 1_000), (500, 1_500))
 """Characters that a user and the agent say in a turn."""
 _CHANCE = random.Random(7)
 _WORDS = ["".join(_CHANCE.choices(string.ascii_lowercase, k=3 + n % 6)) for n in range(3_000)]

@@ -285,6 +285,7 @@ def growth(report: Report) -> list[str]:
         tables,
         table(["messages appended, one a superstep", "MB of data", "MB of memory grown", "ratio"], peaks),
         _agents(report["agents"]),
+        _steps(report["steps"]),
     ]
 
 
@@ -315,6 +316,19 @@ def _agents(report: Report) -> str:
     )
 
 
+def _steps(report: list[Report]) -> str:
+    rows = [
+        [
+            f"{row['steps']:,}",
+            f"{row['seconds']:.2f}",
+            "under 1" if row["steps"] == 1_000 else "",
+            f"{row['bytes']:,.0f}",
+        ]
+        for row in report
+    ]
+    return table(["steps of which the last one failed", "s to load and finish", "goal", "bytes a step"], rows)
+
+
 def _cost(row: Report) -> str:
     return f"{row['microseconds']:,.0f}"
 
@@ -322,7 +336,7 @@ def _cost(row: Report) -> str:
 def page(facts: Facts, compared: Report, grown: Report) -> str:
     """Return the page."""
     ratios, storage, isolation, weight = comparison(compared)
-    growth_table, peaks, agents = growth(grown)
+    growth_table, peaks, agents, steps = growth(grown)
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     return PROSE.read_text(encoding="utf-8").format(
         date=facts.date,
@@ -336,5 +350,6 @@ def page(facts: Facts, compared: Report, grown: Report) -> str:
         growth=growth_table,
         peaks=peaks,
         agents=agents,
+        steps=steps,
         cases=_cases(compared["summary"]),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import agents
 import pytest
+import steps
 from beds import DIMENSIONS, Dimension
 from page import ENGINES, Facts, growth, page
 from peers import FLOORS, MANY, MORE, plan_of
@@ -183,6 +184,7 @@ def test_the_page_shows_each_ratio_in_its_place() -> None:
             "talks": [{"user": 500, "reply": 1500, "turns": 1000, "ratio": 2.75}],
             "carried": [{"turns": 1000, "bytes": 6_500_000}],
         },
+        "steps": [{"steps": 1000, "seconds": 0.25, "bytes": 1_234}],
     }
     facts = Facts("2001-02-03", "abc", "2 cores", {"branchpoint": "0.1"})
     text = page(facts, compared, grown)
@@ -202,7 +204,8 @@ def test_the_page_shows_each_ratio_in_its_place() -> None:
     assert "| 1,000 | 7.2 | under 10 | 3.5 |" in lines
     assert "| 500 and 1,500 | 1,000 | 2.8 | under 3 |" in lines
     assert "| 1,000 | 6.50 | 6,500 |" in lines
-    assert len(growth(grown)) == 3
+    assert "| 1,000 | 0.25 | under 1 | 1,234 |" in lines
+    assert len(growth(grown)) == 4
 
 
 async def test_conversations_are_measured_and_stored_right(tmp_path: Path) -> None:
@@ -211,3 +214,8 @@ async def test_conversations_are_measured_and_stored_right(tmp_path: Path) -> No
     assert 1 < (await agents._talked(1_000, 1_000, tmp_path / "talk", 3))["ratio"] < 4
     few, more = await agents._carried((2, 4))
     assert few["bytes"] < more["bytes"] < 3 * few["bytes"]
+
+
+async def test_a_loop_of_steps_is_replayed_right(tmp_path: Path) -> None:
+    row = await steps._replayed(5, tmp_path, 2)
+    assert row["seconds"] > 0 and row["bytes"] > 100

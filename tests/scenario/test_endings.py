@@ -449,8 +449,16 @@ SLACK = 8_000  # what the interpreter keeps at times; 150 of the smallest object
 
 
 def _counted() -> Counter[str]:
+    """Return how many objects there are of each type, without a new one that stays.
+
+    ``Counter(generator)`` would ask every kind of mapping whether a generator is one: each keeps the answer,
+    made after the objects were listed, so that the first count of a process would find it as growth.
+    """
+    counted: Counter[str] = Counter()
     gc.collect()
-    return Counter(type(one).__qualname__ for one in gc.get_objects())
+    for one in gc.get_objects():
+        counted[type(one).__qualname__] += 1
+    return counted
 
 
 async def growth(one_run: Callable[[], Awaitable[None]], count: int) -> tuple[dict[str, int], int]:

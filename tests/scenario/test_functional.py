@@ -137,3 +137,27 @@ async def test_r53_questions_that_are_asked_at_once_may_be_answered_in_any_order
             result = await votes.run(responses={request_id: answer}, checkpoint=cp)
     assert result.get_outputs() == [["answer 0", "answer 1", "answer 2"]]
     assert boundaries(cp)[-1] == "completed"
+
+
+async def test_r53_two_turns_of_one_function_at_once_never_see_each_other(ticks: Ticks) -> None:
+    both = asyncio.Barrier(2)
+
+    @step
+    async def meet(name: str) -> str:
+        ticks(name)
+        await both.wait()  # each is in its step while the other is in the same one
+        return f"{name} met"
+
+    @workflow
+    async def meeting(name: str, ctx: RunContext) -> list[str]:
+        ctx.set_state("who", name)
+        return [await meet(name), await ctx.request_info(name, str), str(ctx.get_state("who"))]
+
+    cps = {name: meeting.create_checkpoint(name) for name in ("ada", "bob")}
+    await asyncio.gather(*(meeting.run(name, checkpoint=cp) for name, cp in cps.items()))
+    for name, cp in cps.items():
+        [request] = cp.pending_requests
+        assert request.data == name
+        result = await meeting.run(responses={request.request_id: f"for {name}"}, checkpoint=cp)
+        assert result.get_outputs() == [[f"{name} met", f"for {name}", name]]
+    assert ticks.all() == {"ada": 1, "bob": 1}

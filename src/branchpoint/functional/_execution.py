@@ -210,13 +210,13 @@ class Execution:
         if batch is None:
             batch = self._open = Batch()
             self._batches.append(batch)
-            self._loop.call_soon(self._close_batch, batch)
+            self._loop.call_soon(self._close_batch)
         kept: asyncio.Future[None] = self._loop.create_future()
         batch.records.append((record, inner))
         batch.waiting.append(kept)
         await kept
 
-    def _close_batch(self, batch: Batch) -> None:
+    def _close_batch(self) -> None:
         self._open = None
         self._woken.set()
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from branchpoint.codec import copy_value
 from branchpoint.engine import call_in_thread
@@ -125,8 +125,28 @@ class Step(Generic[P, R]):
         return call_in_thread(functools.partial(self.function, *args, **kwargs))
 
 
+class _MakesStep(Protocol):
+    """What `@step(...)` gives: the decorator that `@step` is itself, as type checkers see it."""
+
+    @overload
+    def __call__(self, func: Callable[Concatenate[RunContext, P], Awaitable[R]], /) -> Step[P, R]: ...
+
+    @overload
+    def __call__(self, func: Callable[Concatenate[RunContext, P], R], /) -> Step[P, R]: ...
+
+    @overload
+    def __call__(self, func: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
+
+    @overload
+    def __call__(self, func: Callable[P, R], /) -> Step[P, R]: ...
+
+
 @overload
 def step(func: Callable[Concatenate[RunContext, P], Awaitable[R]]) -> Step[P, R]: ...
+
+
+@overload
+def step(func: Callable[Concatenate[RunContext, P], R]) -> Step[P, R]: ...
 
 
 @overload
@@ -138,9 +158,7 @@ def step(func: Callable[P, R]) -> Step[P, R]: ...
 
 
 @overload
-def step(
-    *, name: str | None = None, replay_key: Callable[..., Any] | None = None
-) -> Callable[[Callable[P, Awaitable[R]]], Step[P, R]]: ...
+def step(*, name: str | None = None, replay_key: Callable[..., Any] | None = None) -> _MakesStep: ...
 
 
 def step(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 from agent_framework import SupportsAgentRun
 
@@ -20,8 +20,6 @@ from branchpoint.orchestrations._termination import TerminationCondition
 from branchpoint.workflow import Workflow
 
 __all__ = ["GroupChatBuilder"]
-
-_Lead: TypeAlias = SupportsAgentRun | BaseGroupChatOrchestrator
 
 
 class GroupChatBuilder:
@@ -136,14 +134,7 @@ class GroupChatBuilder:
         participants = as_participants(given, self._reviewed.wrap)
         self._reviewed.check(given, participants)
         orchestrator = self._lead(ParticipantRegistry(participants))
-        return star(
-            self._name,
-            orchestrator,
-            participants,
-            self._output_from,
-            self._intermediate_from,
-            orchestrator.max_rounds,
-        )
+        return star(self._name, orchestrator, participants, self._output_from, self._intermediate_from)
 
     def _lead(self, registry: ParticipantRegistry) -> BaseGroupChatOrchestrator:
         if self._select is not None:

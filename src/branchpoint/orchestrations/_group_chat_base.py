@@ -147,6 +147,10 @@ class BaseGroupChatOrchestrator(Executor):
         speaker = ctx.get_source_executor_id()
         others = [name for name in self._registry.participants if name != speaker]
         await self._broadcast_messages_to_participants(messages, ctx, others)
+        await self._after_turn(ctx)
+
+    async def _after_turn(self, ctx: ChatContext) -> None:
+        """End the conversation, or go on with it."""
         if await self._check_terminate_and_yield(ctx) or await self._check_round_limit_and_yield(ctx):
             return
         await self._go_on(ctx)

@@ -138,14 +138,7 @@ class MagenticBuilder:
         orchestrator = MagenticOrchestrator(
             self._made(), ParticipantRegistry(participants), require_plan_signoff=self._review
         )
-        return star(
-            self._name,
-            orchestrator,
-            participants,
-            self._output_from,
-            self._intermediate_from,
-            orchestrator.max_rounds,
-        )
+        return star(self._name, orchestrator, participants, self._output_from, self._intermediate_from)
 
     def _made(self) -> MagenticManagerBase:
         if self._manager is not None:

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, TypeVar
 
 from agent_framework import Message
 
-from branchpoint.agents import AgentExecutor, AgentExecutorResponse
+from branchpoint.agents import AgentExecutor
 from branchpoint.errors import DefinitionError, HandlerError
 from branchpoint.events import WorkflowEvent
 from branchpoint.graph import RequestCancelled, WorkflowContext, handler, response_handler, state
-from branchpoint.orchestrations._cleaning import clean_conversation_for_handoff
 from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator, ChatContext
-from branchpoint.orchestrations._group_chat_messages import GroupChatResponseMessage, MagenticResetSignal
+from branchpoint.orchestrations._group_chat_messages import MagenticResetSignal
 from branchpoint.orchestrations._magentic_decisions import next_step
 from branchpoint.orchestrations._magentic_manager import MagenticManagerBase, run_scoped, saved
 from branchpoint.orchestrations._magentic_types import (
@@ -108,14 +107,7 @@ class MagenticOrchestrator(BaseGroupChatOrchestrator):
         await self._plan(ctx, _Kind.PLAN_CREATED)
         await self._begin(ctx, is_stalled=False)
 
-    async def _handle_response(
-        self, response: AgentExecutorResponse | GroupChatResponseMessage, ctx: ChatContext
-    ) -> None:
-        messages = clean_conversation_for_handoff(self._process_participant_response(response))
-        self._append_messages(messages)
-        speaker = ctx.get_source_executor_id()
-        others = [name for name in self._registry.participants if name != speaker]
-        await self._broadcast_messages_to_participants(messages, ctx, others)
+    async def _after_turn(self, ctx: ChatContext) -> None:
         await self._go_on_with(ctx, is_new_plan=False)
 
     @response_handler

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from branchpoint.errors import DefinitionError
 from branchpoint.graph import DEFAULT_MAX_ITERATIONS, Executor
 from branchpoint.orchestrations._designation import IntermediateFrom, OutputFrom, designated
+from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator
 from branchpoint.workflow import Workflow, WorkflowBuilder
 
 __all__ = ["star"]
@@ -14,11 +15,10 @@ __all__ = ["star"]
 
 def star(
     name: str,
-    orchestrator: Executor,
+    orchestrator: BaseGroupChatOrchestrator,
     participants: Sequence[Executor],
     output_from: OutputFrom,
     intermediate_from: IntermediateFrom,
-    max_rounds: int | None,
 ) -> Workflow:
     """Return the workflow of an orchestrator in the middle of its participants.
 
@@ -32,7 +32,7 @@ def star(
     outputs, intermediate = designated(participants, output_from, intermediate_from, always=[orchestrator])
     # A round is two supersteps, and a few more where a person is asked: the rounds are what ends it.
     builder = WorkflowBuilder(
-        max_iterations=max(DEFAULT_MAX_ITERATIONS, 4 * (max_rounds or 0)),
+        max_iterations=max(DEFAULT_MAX_ITERATIONS, 4 * (orchestrator.max_rounds or 0)),
         name=name,
         start_executor=orchestrator,
         output_from=outputs,

@@ -24,7 +24,17 @@ def promised(sample: Path) -> str:
 
 def test_there_is_a_sample_for_each_pattern_and_each_question_to_a_person() -> None:
     names = {sample.stem for sample in SAMPLES}
-    assert {"concurrent_panel", "handoff", "request_info", "sequential", "tool_approval"} <= names
+    assert names == {
+        "concurrent_panel",
+        "group_chat",
+        "group_chat_approval",
+        "handoff",
+        "magentic",
+        "plan_review",
+        "request_info",
+        "sequential",
+        "tool_approval",
+    }
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)

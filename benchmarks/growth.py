@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agents import measure as talks
 from beds import Dimension, Measured, Reading
 from resuming import ALL
 from workloads import CASES, Data, Task, message, small_state
@@ -89,7 +90,7 @@ async def _peak_here(count: int) -> dict[str, Any]:
 
 
 async def measure(base: Path, *, quick: bool) -> dict[str, Any]:
-    """Return the rows of every dimension in every place, and those of memory."""
+    """Return the rows of every dimension in every place, those of memory, and those of agents."""
     rounds, most = (3, 1_000) if quick else (7, 50_000)
     rows: list[dict[str, Any]] = []
     for number, dimension in enumerate(ALL):
@@ -102,7 +103,8 @@ async def measure(base: Path, *, quick: bool) -> dict[str, Any]:
             )
             print(f"  {number + 1}/{len(ALL)} {dimension.name} ({place}): {told}", file=sys.stderr)
     counts = (500, 1_000, 2_000) if quick else (500, 1_000, 2_000, 4_000)
-    return {"rows": rows, "rounds": rounds, "peaks": [peak(count) for count in counts]}
+    agents = await talks(base, quick=quick)
+    return {"rows": rows, "rounds": rounds, "peaks": [peak(count) for count in counts], "agents": agents}
 
 
 def main() -> None:

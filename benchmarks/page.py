@@ -284,7 +284,35 @@ def growth(report: Report) -> list[str]:
     return [
         tables,
         table(["messages appended, one a superstep", "MB of data", "MB of memory grown", "ratio"], peaks),
+        _agents(report["agents"]),
     ]
+
+
+def _agents(report: Report) -> str:
+    turns = [
+        [
+            f"{row['messages']:,}",
+            f"{row['ms']:.1f}",
+            "under 10" if row["messages"] == 1_000 else "",
+            figure(row["ratio"]),
+        ]
+        for row in report["turns"]
+    ]
+    talks = [
+        [f"{row['user']:,} and {row['reply']:,}", f"{row['turns']:,}", figure(row["ratio"]), "under 3"]
+        for row in report["talks"]
+    ]
+    carried = [
+        [f"{row['turns']:,}", f"{row['bytes'] / 1e6:.2f}", f"{row['bytes'] / row['turns']:,.0f}"]
+        for row in report["carried"]
+    ]
+    return "\n\n".join(
+        (
+            table(["a turn over a history of messages", "ms", "goal", "times the floor"], turns),
+            table(["characters of user and agent in a turn", "turns", "bytes over text", "goal"], talks),
+            table(["turns in a session that carries all", "MB", "bytes a turn"], carried),
+        )
+    )
 
 
 def _cost(row: Report) -> str:
@@ -294,7 +322,7 @@ def _cost(row: Report) -> str:
 def page(facts: Facts, compared: Report, grown: Report) -> str:
     """Return the page."""
     ratios, storage, isolation, weight = comparison(compared)
-    growth_table, peaks = growth(grown)
+    growth_table, peaks, agents = growth(grown)
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     return PROSE.read_text(encoding="utf-8").format(
         date=facts.date,
@@ -307,5 +335,6 @@ def page(facts: Facts, compared: Report, grown: Report) -> str:
         weight=weight,
         growth=growth_table,
         peaks=peaks,
+        agents=agents,
         cases=_cases(compared["summary"]),
     )

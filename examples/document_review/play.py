@@ -265,7 +265,8 @@ class Play:
     def _failed(self, what: str, worker: Child) -> PlayError:
         said = self._place.errors.read_text(encoding="utf-8", errors="replace").strip()
         return PlayError(
-            f"{what} (process {worker.pid}; its place is {self._place.folder})\n{said or 'it said nothing'}"
+            f"{what} (process {worker.pid}; its place is {self._place.folder})\n{said or 'it said nothing'}\n"
+            f"What was committed is kept; to go on from there:\n{self._place.command('resume')}"
         )
 
 

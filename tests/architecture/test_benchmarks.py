@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import agents
 import pytest
 from beds import DIMENSIONS, Dimension
 from page import ENGINES, Facts, growth, page
@@ -177,6 +178,11 @@ def test_the_page_shows_each_ratio_in_its_place() -> None:
     grown = {
         "rows": [_grown(size, place, size * 1.5) for size in (1, 20) for place in ("memory", "file")],
         "peaks": [{"messages": 1000, "data": 500_000, "grown": 1_000_000}],
+        "agents": {
+            "turns": [{"messages": 1000, "ms": 7.25, "ratio": 3.5}],
+            "talks": [{"user": 500, "reply": 1500, "turns": 1000, "ratio": 2.75}],
+            "carried": [{"turns": 1000, "bytes": 6_500_000}],
+        },
     }
     facts = Facts("2001-02-03", "abc", "2 cores", {"branchpoint": "0.1"})
     text = page(facts, compared, grown)
@@ -193,4 +199,15 @@ def test_the_page_shows_each_ratio_in_its_place() -> None:
     assert "| 1,000 | 0.5 | 1.0 | 2.0 |" in lines
     assert "of commit abc" in text
     assert all(name in text for name in ENGINES.values())
-    assert len(growth(grown)) == 2
+    assert "| 1,000 | 7.2 | under 10 | 3.5 |" in lines
+    assert "| 500 and 1,500 | 1,000 | 2.8 | under 3 |" in lines
+    assert "| 1,000 | 6.50 | 6,500 |" in lines
+    assert len(growth(grown)) == 3
+
+
+async def test_conversations_are_measured_and_stored_right(tmp_path: Path) -> None:
+    assert (await agents._turn(10, tmp_path, 2))["ms"] > 0
+    (tmp_path / "talk").mkdir()
+    assert 1 < (await agents._talked(1_000, 1_000, tmp_path / "talk", 3))["ratio"] < 4
+    few, more = await agents._carried((2, 4))
+    assert few["bytes"] < more["bytes"] < 3 * few["bytes"]

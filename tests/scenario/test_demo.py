@@ -470,6 +470,7 @@ def test_r60_a_model_that_fails_ends_the_play_and_nothing_that_was_committed_is_
         assert "the worker ended before it could be killed" in played.stdout
         assert "told to fail" in played.stdout
         (folder,) = store.iterdir()
+        assert "to go on from there:" in played.stdout and str(folder) in played.stdout
         resumed = subprocess.run(
             [sys.executable, EXAMPLE / "worker.py", folder, "resume"],
             capture_output=True, encoding="utf-8", check=False, env={**os.environ, **reached},

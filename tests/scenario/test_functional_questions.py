@@ -9,6 +9,7 @@ import pytest
 
 from branchpoint import (
     CheckpointConflictError,
+    ExecutorStateError,
     HandlerError,
     InvalidResponseError,
     RequestCancelled,
@@ -294,3 +295,42 @@ async def test_r53_abandoned_work_leaves_nothing_for_the_next_turn(ticks: Ticks)
     await cp.abandon("no need")
     await asking.run(1, checkpoint=cp)
     assert ticks["work"] == 2
+
+
+async def test_r53_a_function_that_still_moves_is_not_unwound() -> None:
+    @step
+    async def quick(n: int) -> int:
+        return n
+
+    async def turns(count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    async def late(ctx: RunContext) -> int:
+        for n in range(4):
+            await turns(15)
+            await quick(n)
+        await turns(15)
+        answer: int = await ctx.request_info("late", int)
+        return answer
+
+    @workflow
+    async def both(n: int, ctx: RunContext) -> int:
+        return sum(await asyncio.gather(ctx.request_info("early", int), late(ctx)))
+
+    cp = both.create_checkpoint()
+    asked = (await both.run(1, checkpoint=cp)).get_request_info_events()
+    assert [one.data for one in asked] == ["early", "late"]
+
+
+async def test_r53_the_context_of_another_run_is_refused() -> None:
+    kept: list[RunContext] = []
+
+    @workflow
+    async def keeping(n: int, ctx: RunContext) -> None:
+        kept.append(ctx)
+        await kept[0].request_info("?", int)
+
+    await keeping.run(1, checkpoint=keeping.create_checkpoint())
+    with pytest.raises(ExecutorStateError, match="does not run in it"):
+        await keeping.run(1, checkpoint=keeping.create_checkpoint())

@@ -246,6 +246,8 @@ async def test_r53_values_of_steps_cross_by_value(ticks: Ticks) -> None:
 
     @step
     async def grow(items: list[int]) -> list[int]:
+        for before in kept:
+            before.append(99)
         items.append(0)
         kept.append(items)
         return items

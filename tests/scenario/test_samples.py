@@ -140,7 +140,7 @@ def test_a_server_without_an_address_is_told(tmp_path: Path) -> None:
 def test_every_sample_is_in_the_table_and_played() -> None:
     table = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \|", table, re.MULTILINE)
-    samples = {path.stem for path in EXAMPLES.glob("*.py")} - {"redis_storage", "storage_flags"}
+    samples = {path.stem for path in EXAMPLES.glob("*.py")} - {"redis_storage", "storage_flags", "functional"}
     assert len(named) == len(set(named))
     assert set(named) == samples == set(STEPS)
 

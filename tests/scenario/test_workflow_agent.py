@@ -220,7 +220,7 @@ async def test_r52_a_session_with_its_whole_checkpoint_grows_linearly() -> None:
         if turn % 40 == 0:
             sizes.append(len(json.dumps(session.to_dict())))
     first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
-    assert second < 1.1 * first, sizes
+    assert second < 1.3 * first, sizes  # 1.67, if a turn wrote all of what was said before
     # A turn says 1 kB; it is kept as output, and in both memories of the agent.
     assert second / 40 < 14_000, sizes
 

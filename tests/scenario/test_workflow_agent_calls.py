@@ -202,6 +202,45 @@ async def test_r52_a_stream_that_nobody_reads_gives_way_to_the_next_call(stored:
             pass
 
 
+async def test_r52_a_stream_that_is_read_again_does_not_give_way() -> None:
+    gate = Gate(1)
+    agent = remembering(gate=gate)
+    session = agent.create_session()
+    stream = agent.run("a b", stream=True, session=session)
+    async for _ in stream:
+        break
+    task = asyncio.ensure_future(stream.get_final_response())
+    await reached(gate.there, task)
+    with pytest.raises(CheckpointInUseError):
+        await agent.run("c", session=session)
+    gate.open.set()
+    assert (await task).text == "a b"
+
+
+async def test_r52_a_stream_that_was_read_without_a_loop_ends_when_it_is_dropped() -> None:
+    agent = remembering()
+    session = agent.create_session()
+    stream = agent.run("a b", stream=True, session=session)
+    assert (await stream.__anext__()).text == "a"
+    del stream
+    assert (await agent.run(session=session)).text == "a b"
+
+
+async def test_r52_a_call_waits_for_a_stream_that_is_just_being_closed() -> None:
+    gate = Gate(1)
+    agent = remembering(gate=gate)
+    session = agent.create_session()
+    stream = agent.run("a b", stream=True, session=session)
+    await stream.__anext__()
+    await gate.there.wait()
+    closing = asyncio.ensure_future(stream.close())
+    await asyncio.sleep(0)
+    assert len(agent._sessions) == 1, "it cleans up"
+    gate.open.set()
+    assert (await agent.run(session=session)).text == "a b"
+    await closing
+
+
 async def test_r52_a_stream_is_closed_by_its_block() -> None:
     gate = Gate(1)
     agent = remembering(gate=gate)

@@ -8,7 +8,7 @@ import pytest
 from agent_framework import AgentSession, Content, InMemoryHistoryProvider, Message
 
 from branchpoint import InputMismatchError, WorkflowBuilder
-from tests.scenario.kit import Boom, Ticks
+from tests.scenario.kit import Boom, Ticks, turns
 from tests.scenario.test_workflow_agent import Clerk
 from tests.scenario.test_workflow_agent_calls import (
     Recording,
@@ -115,7 +115,8 @@ async def test_r52_the_end_of_a_turn_whose_reader_left_is_recorded() -> None:
     agent = remembering(context_providers=[record])
     session = agent.create_session()
     async for _ in agent.run("a b", session=session, stream=True):
-        break  # the run was ahead of its reader, and came to its end
+        await turns()  # the run is ahead of its reader, and comes to its end
+        break
     assert record.messages == []
     assert (await agent.run("c", session=session)).text == "a b c"
     expected = [("user", "a b"), ("assistant", "a b"), ("user", "c"), ("assistant", "a b c")]

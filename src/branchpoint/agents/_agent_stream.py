@@ -60,7 +60,6 @@ class _Updates(AsyncIterator[AgentResponseUpdate]):
     def __del__(self) -> None:
         # The loop closes what was being told in one of its next turns; until then the next call waits.
         self._stay.left = True
-        self._stay.end = None
 
 
 class _Ending:

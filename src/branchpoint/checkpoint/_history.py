@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from branchpoint import codec
 from branchpoint.checkpoint import _lineage
 from branchpoint.checkpoint._contract import CheckpointStorage
 from branchpoint.checkpoint._digests import Digests
@@ -12,7 +13,25 @@ from branchpoint.checkpoint._manifest import Format, Header, Manifest
 from branchpoint.checkpoint._snapshot import CheckpointSnapshot, PartTable, settle
 from branchpoint.errors import InvalidCallError, SnapshotNotFoundError, SnapshotNotLoadedError, quotable
 
-__all__ = ["History", "format_of"]
+__all__ = ["History", "Rested", "format_of"]
+
+
+class Rested(NamedTuple):
+    """What a run left at its end, so that the next one need not read and encode everything again.
+
+    It speaks of one snapshot, and of the parts as they were; it is never stored, and never needed.
+
+    Attributes:
+        snapshot_id: The snapshot the run ended at.
+        table: Where its parts are. A prune and a `refresh()` make another one.
+        state: The run's own, opaque here.
+        memo: What the codec remembers of the state.
+    """
+
+    snapshot_id: str
+    table: PartTable
+    state: object
+    memo: codec.Level | None
 
 
 class History:
@@ -22,6 +41,7 @@ class History:
         selected: The parent of the next snapshot.
         stored: The head last seen in storage; without storage, the last one committed.
         complete: Whether every retained snapshot is known here; a lazy storage may have left older ones.
+        rested: What the last run left for the next one.
     """
 
     def __init__(
@@ -40,6 +60,7 @@ class History:
         self.table = PartTable() if table is None else table
         self.selected = self.stored = head
         self.complete = complete
+        self.rested: Rested | None = None
         self._snapshots = self._seen(manifests)
 
     def _seen(self, manifests: Iterable[Manifest]) -> dict[str, CheckpointSnapshot]:

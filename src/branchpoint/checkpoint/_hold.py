@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from branchpoint.checkpoint._history import Rested
 from branchpoint.errors import CheckpointInUseError
 
 if TYPE_CHECKING:
@@ -250,6 +251,29 @@ class Hold:
             with suppress(Exception):
                 await storage.end_lease(self._checkpoint.checkpoint_id, left)
                 self._guard.left = None
+
+    @property
+    def rested(self) -> object:
+        """What the run before this one left with `rest`; None when the selected head is another since."""
+        history = self._checkpoint._history
+        rested = history.rested
+        if rested is None or rested.snapshot_id != history.selected or rested.table is not history.table:
+            return None
+        self.memo = rested.memo
+        return rested.state
+
+    def rest(self, state: object) -> None:
+        """Leave something for the next run that continues from the selected head; None leaves nothing.
+
+        A run takes back what was left before it changes any of it, and leaves it again only when what it
+        last committed is the selected head and `state` says exactly that.
+        """
+        history = self._checkpoint._history
+        selected = history.selected
+        if state is None or selected is None:
+            history.rested = None
+        else:
+            history.rested = Rested(selected, history.table, state, self.memo)
 
     def committing(self) -> Committing:
         """Return the one commit of this hold that is about to be made; for the commit path alone."""

@@ -5,6 +5,8 @@ The rules, all in one place:
 - An encoding of up to `INLINE` bytes stands inline in its parent, whatever it is.
 - A value whose whole encoding has up to `BLOB` bytes is not cut inside; as a child of a cut parent
   it becomes a part of its own when it is over `INLINE`. Text and bytes are never cut.
+- The payload of a tag that has a text of over `TEXT` characters among its entries is cut in any case, so
+  that the text is a part of its own, which is stored once wherever it stands.
 - The frame (depth up to `FRAME`: root, bucket, key) is one part when it has up to `WHOLE` bytes with
   every value over `INLINE` bytes as a part; otherwise all of it is cut.
 - A cut list or dict is a tree of nodes. Its items are first divided into *segments*, which end after
@@ -32,13 +34,14 @@ from branchpoint.codec._parts import Part, part_of
 
 __all__ = [
     "BLOB", "FRAME", "INLINE", "LEVELS", "NODE_MAX", "NODE_MIN", "ROOT", "SEGMENT_MASK", "SEGMENT_MAX",
-    "WHOLE", "Cache", "Node", "fold", "inlined",
+    "TEXT", "WHOLE", "Cache", "Node", "fold", "inlined",
 ]  # fmt: skip
 
 INLINE: Final = 96
+TEXT: Final = 256
 BLOB: Final = 1024
 FRAME: Final = 2
-WHOLE: Final = 512
+WHOLE: Final = 768
 ROOT: Final = 256
 NODE_MIN: Final = 96
 NODE_MAX: Final = 512

@@ -16,6 +16,7 @@ import msgspec
 from branchpoint.codec._cut import (
     BLOB,
     FRAME,
+    TEXT,
 )  # fmt: skip
 from branchpoint.codec._cutter import Cut, Cutter
 from branchpoint.codec._format import Notation
@@ -264,11 +265,20 @@ class Walk(Cutter):
             reason = f"the encoder of {entry.type_id!r} raised {type(error).__name__}: {error}"
             raise Refusal(UnsupportedValueError, value, reason) from error
         # A record and its fields are one level; an encoder of one's own may return itself for ever.
-        tree = self.child(payload, depth + 1 if entry.kind == "custom" else depth, memo)
+        tree = self.payload(payload, depth + 1 if entry.kind == "custom" else depth, memo)
         head: dict[str, Any] = {"$": entry.type_id}
         if entry.version > 1:
             head["n"] = entry.version
         return self.tag(head, tree)
+
+    def payload(self, value: Any, depth: int, memo: Memo | None) -> Any:
+        """The tree of the payload of a tag, which is cut where it has a long text, so that equal ones are shared."""
+        tree = self.child(value, depth, memo)
+        if type(tree) is dict and "$" not in tree:
+            for item in tree.values():
+                if type(item) is str and len(item) > TEXT:
+                    return self.cut("dict", tree, {})
+        return tree
 
     def held(self, value: Encoded) -> tuple[int, bool]:
         """The bytes of an encoding that was handed over, and whether it is cut."""

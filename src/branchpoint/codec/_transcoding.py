@@ -40,7 +40,7 @@ def _retag(walk: Walk, value: Tagged, depth: int, memo: Memo | None) -> Any:
         return walk.tag(value.head, walk.set_items(value.payload, depth, sorted_trees))
     if name in _FRAMELESS:
         depth = max(depth, 3)
-    return walk.tag(value.head, walk.child(value.payload, depth, None))
+    return walk.tag(value.head, walk.payload(value.payload, depth, None))
 
 
 handlers[Tagged] = _retag

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from branchpoint.codec import Encoded, Format, Memo, decode, encode, fingerprint, open_list
+from branchpoint.codec import Encoded, Format, Memo, copy_value, decode, encode, fingerprint, open_list
 from branchpoint.errors import CorruptCheckpointError, EncodingError
 
 __all__ = ["Cell", "Medium"]
@@ -54,7 +54,7 @@ class Cell:
     it is `shared` with an executor that goes on changing it, nothing in it is ever changed in place.
     """
 
-    __slots__ = ("_encoded", "_live", "_memo", "_shared", "_token", "depth", "path")
+    __slots__ = ("_encoded", "_live", "_memo", "_shared", "_spare", "_token", "depth", "path")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class Cell:
         shared: bool = False,
     ) -> None:
         self._shared = shared
+        self._spare = False
         self.path = path
         self.depth = depth
         self._live = live
@@ -99,14 +100,49 @@ class Cell:
         value = self.value(medium)
         if self._encoded is not None:
             self._live = _NOTHING
+            self._spare = False
         return value
 
     def set(self, value: Any, *, shared: bool = False) -> None:
         """Replace the value; what was learned about the old one helps to encode the new one."""
         self._shared = shared
+        self._spare = False
         self._live = value
         self._encoded = None
         self._token = _NOTHING
+
+    def spare(self) -> None:
+        """Take a copy of a large value that is shared, before it is encoded, to be given to the next owner.
+
+        A copy is made sooner than a value is read again from its bytes, and it is the copy that is
+        encoded; so whatever somebody else makes of the value after this reaches neither.
+        """
+        if self._memo is None or self._encoded is not None:
+            return
+        try:
+            self._live = copy_value(self._live, path=self.path)
+        except EncodingError:
+            return  # encoding it says so, or keeps it all the same
+        self._spare = True
+
+    def rest(self, medium: Medium, *, owned: bool = True) -> bool:
+        """Let go of the live value, which is read again when it is needed; False when that was done before.
+
+        What is remembered for encoding it again stays: of a value that is shared that is only what it
+        looked like. So does a spare copy.
+
+        Args:
+            medium: Where it was committed.
+            owned: Also of a value that nobody else has.
+        """
+        encoded = self._encoded
+        if self._live is _NOTHING or encoded is None or self._spare or not (owned or self._shared):
+            return False
+        if encoded.refs and encoded.refs[0].digest not in medium.parts:
+            # It is small, and stands inside of what holds it; so it has no part of its own.
+            self._encoded = Encoded(encoded.refs[0].data)
+        self._live = self._token = _NOTHING
+        return True
 
     def token(self, medium: Medium | None) -> Any:
         """Return the fingerprint of the value, by which a changed copy is told."""

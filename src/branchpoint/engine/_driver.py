@@ -165,6 +165,8 @@ class Runner(msgspec.Struct):
         plan = admit(state, self.request, self.channel.where) if self.checkpoint else self._one_shot()
         if isinstance(plan, Report):
             return await self._report(state, plan)
+        if self.hold is not None:
+            self.hold.rest(None)
         self.channel.tell("started")
         self.channel.tell("status", state=WorkflowRunState.IN_PROGRESS)
         stepper = Stepper(state, self.channel, self.request, self)
@@ -173,7 +175,11 @@ class Runner(msgspec.Struct):
         else:
             await self._accept(stepper, plan)
         await self._supersteps(stepper)
-        return self._finished(state)
+        finished = self._finished(state)
+        if self.hold is not None and not state.deliveries:
+            state.rest()
+            self.hold.rest(state)
+        return finished
 
     def _opened(self) -> RunState:
         checkpoint = self.checkpoint
@@ -188,6 +194,9 @@ class Runner(msgspec.Struct):
             signature=graph.signature,
             explain=explain_difference,
         )
+        rested = None if self.hold is None else self.hold.rested
+        if isinstance(rested, RunState) and rested.graph is graph:
+            return rested  # what the last run left is what the head says
         return open_state(self.graph, checkpoint, checkpoint.head_snapshot)
 
     def _one_shot(self) -> Begin:

@@ -50,6 +50,7 @@ class Exporter:
     __slots__ = (
         "_asked",
         "_cursor",
+        "_earlier_memo",
         "_executors",
         "_input",
         "_of_input",
@@ -62,6 +63,7 @@ class Exporter:
 
     def __init__(self) -> None:
         self._cursor = _EMPTY
+        self._earlier_memo: Memo | None = None
         self._executors = _Cells()
         self._shared = _Cells()
         self._input = _EMPTY
@@ -118,11 +120,19 @@ class Exporter:
                 turn=given.turn,
                 kind=given.kind,
                 value=given.value.encoded(medium),
-                earlier=_earlier(state, medium),
+                earlier=self._earlier_of(state, medium),
             )
             if given.digest is not None:
                 self._input["digest"] = given.digest
         return self._input
+
+    def _earlier_of(self, state: RunState, medium: Medium) -> Encoded:
+        """Inputs are only ever added."""
+        made = [cell.encoded(medium) for cell in state.earlier]
+        found, self._earlier_memo = encode(
+            made, format=medium.format, memo=self._earlier_memo, depth=3, owned=True
+        )
+        return found
 
     def _open_requests(self, state: RunState, medium: Medium) -> Encoded | dict[str, Any]:
         if not state.requests:
@@ -145,11 +155,6 @@ class Exporter:
                 made, format=medium.format, memo=self._output_memo, depth=state.depth, owned=True
             )
         return self._output
-
-
-def _earlier(state: RunState, medium: Medium) -> Encoded:
-    made, _ = encode([cell.encoded(medium) for cell in state.earlier], format=medium.format, depth=3)
-    return made
 
 
 def _deliveries(state: RunState, medium: Medium) -> Encoded:

@@ -144,6 +144,30 @@ class RunState(msgspec.Struct):
         """The id of the last accepted input."""
         return self.input.input_id if self.input is not None else None
 
+    def rest(self) -> None:
+        """Let go of what a run held beside what it committed, so that another run can go on from here.
+
+        Nothing stays that code of the developer has seen, but what it looked like; and of what is not
+        worth keeping only the encoding.
+        """
+        medium = self.medium
+        assert medium is not None
+        for cell in self.executors.values():
+            cell.rest(medium)
+        for cell in self.shared.values():
+            cell.rest(medium, owned=False)
+        for request in self.requests.values():
+            request.record.rest(medium)
+        if self.input is not None:
+            self.input.value.rest(medium)
+        for tail in (self.earlier, [made.record for made in self.outputs]):
+            for cell in reversed(tail):
+                if not cell.rest(medium):
+                    break
+        for children in self.children.values():
+            for inner in children.executions.values():
+                inner.rest()
+
     def export(self) -> dict[str, Any]:
         """Return the four buckets; what did not change is handed over already encoded."""
         assert self.medium is not None

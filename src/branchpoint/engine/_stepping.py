@@ -152,8 +152,16 @@ class Stepper(msgspec.Struct):
 
     def _keep_executors(self, shares: Sequence[Share]) -> None:
         """Take the declared state of the executors that ran."""
+        state = self.state
+        pending = {target for delivery in state.deliveries for target in delivery.targets}
         for share in shares:
             self.keep_executor(share.executor_id, share.saved)
+            if (
+                share.saved is not None
+                and share.executor_id not in pending
+                and share.executor_id not in self.nests
+            ):
+                state.executors[share.executor_id].spare()  # maybe it runs again in the next call
 
     async def keep_step(self, executor_id: str, fields: dict[str, Any]) -> None:
         """Commit the last boundary again, with the state that an executor has in the middle of the superstep."""

@@ -291,13 +291,15 @@ class Execution:
     async def _drive(self, main: asyncio.Task[Any]) -> None:
         """Have finished steps kept until the function has ended, or waits for nothing but answers."""
         while True:
+            self._woken.clear()  # before the looks, so that nothing is missed that comes during one
             if self._batches and self._batches[0] is not self._open:
                 await self._commit(self._batches.popleft())
-            elif not self._batches and (main.done() or (self._only_asks() and await self._settled(main))):
+            elif main.done() and not self._batches:
                 return
-            else:
-                self._woken.clear()
+            elif not self._only_asks():
                 await self._woken.wait()
+            elif await self._settled(main):
+                return
 
     async def _commit(self, batch: Batch) -> None:
         for record, inner in batch.records:

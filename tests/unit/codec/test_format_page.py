@@ -7,6 +7,7 @@ import hashlib
 import random
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +18,12 @@ from tests.compat.golden_runs import builtin_values, large_values, registered, v
 
 LOOSE = {"complex", "fraction", "timedelta", "range", "slice", "deque", "defaultdict"}
 PAIRED = {"dict", "ordereddict", "counter"}
+
+
+@dataclass
+class Said:
+    who: str
+    text: Any
 
 
 class Writer:
@@ -36,7 +43,7 @@ class Writer:
 
     def root(self, tree: Any) -> bytes:
         small = self.frame(tree, 0)
-        return small if len(small) <= 512 else self.value(tree, 0)
+        return small if len(small) <= 768 else self.value(tree, 0)
 
     def frame(self, tree: Any, depth: int, deepest: int = 2) -> bytes:
         if depth > deepest or type(tree) is not dict or "$" in tree:
@@ -52,21 +59,37 @@ class Writer:
             kind, payload = tree["$"], tree["v"]
             if kind in LOOSE:
                 depth = max(depth, 3)
+            if type(payload) is dict and "$" not in payload and self.speaks(tree):
+                entries = self.entries(payload, depth + 1)
+                return msgspec.json.encode({**tree, "v": msgspec.Raw(self.sequence(entries, b"{%s}", b"$d"))})
             inner = self.value(payload, depth, kind in PAIRED)
             return msgspec.json.encode({**tree, "v": msgspec.Raw(inner)})
         whole = msgspec.json.encode(tree)
         framed = depth <= 2 and (not pair or any(map(self.opens, tree)))
-        if type(tree) not in (list, dict) or (len(whole) <= 1024 and not framed):
+        if type(tree) not in (list, dict) or (len(whole) <= 1024 and not framed and not self.speaks(tree)):
             return whole
         below = depth if pair else depth + 1
         if type(tree) is list:
             items = [self.inline(self.value(item, below, False, pairs)) for item in tree]
             return self.sequence(items, b"[%s]", b"$l")
-        entries = [
-            msgspec.json.encode(key) + b":" + self.inline(self.value(item, below))
+        return self.sequence(self.entries(tree, below), b"{%s}", b"$d")
+
+    def entries(self, tree: dict[str, Any], depth: int) -> list[bytes]:
+        return [
+            msgspec.json.encode(key) + b":" + self.inline(self.value(item, depth))
             for key, item in tree.items()
         ]
-        return self.sequence(entries, b"{%s}", b"$d")
+
+    def speaks(self, tree: Any) -> bool:
+        """Whether there is a tag with a long text among its fields in it, or it is the fields of one itself."""
+        if type(tree) is dict and "$" in tree:
+            fields = tree["v"]
+            long = type(fields) is dict and any(
+                type(item) is str and len(item) > 256 for item in fields.values()
+            )
+            return (long and "$" not in fields) or self.speaks(fields)
+        inside = tree if type(tree) is list else tree.values() if type(tree) is dict else ()
+        return any(map(self.speaks, inside))
 
     def opens(self, tree: Any) -> bool:
         if type(tree) is dict and "$" in tree:
@@ -116,6 +139,7 @@ class Writer:
 @pytest.fixture(autouse=True)
 def types() -> Iterator[None]:
     with registered():
+        codec.register_state_type(Said, type_id="page.said")
         yield
 
 
@@ -145,7 +169,28 @@ def around_the_bound() -> Iterator[dict[str, Any]]:
     yield {f"{n}": n for n in range(40)}
 
 
-STATES: list[dict[str, Any]] = [builtin_values(), large_values(), {}, *around_the_bound(), *many()]
+def long_texts() -> Iterator[dict[str, Any]]:
+    """Records with a text that is a little shorter or longer than one that is a part of its own."""
+    for length in (255, 256, 257, 600):
+        said = Said("me", "\u00e9" * length)
+        yield {
+            "one": said,
+            "list": [said, 1],
+            "in": {"a": [(said,)]},
+            "pairs": {1: said},
+            "plain": ["x" * length],
+        }
+        yield {"many": [Said(str(n), "y" * length) for n in range(80)], "deep": Said("s", [said])}
+
+
+STATES: list[dict[str, Any]] = [
+    builtin_values(),
+    large_values(),
+    {},
+    *around_the_bound(),
+    *many(),
+    *long_texts(),
+]
 
 
 @pytest.mark.parametrize("number", range(len(STATES)))

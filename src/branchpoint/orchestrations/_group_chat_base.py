@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 from agent_framework import AgentResponse, Message
 
 from branchpoint.agents import AgentExecutorRequest, AgentExecutorResponse, as_messages
+from branchpoint.codec import copy_value
 from branchpoint.errors import DefinitionError, HandlerError
 from branchpoint.events import WorkflowEvent
 from branchpoint.graph import Executor, WorkflowContext, handler, state
@@ -165,8 +166,9 @@ class BaseGroupChatOrchestrator(Executor):
         self.conversation.extend(messages)
 
     def _get_conversation(self) -> list[Message]:
-        """Return a list of what was said."""
-        return list(self.conversation)
+        """Return a copy of what was said, for functions and managers of the caller."""
+        said: list[Message] = copy_value(self.conversation)
+        return said
 
     def _process_participant_response(
         self, response: AgentExecutorResponse | GroupChatResponseMessage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 from collections.abc import Sequence
@@ -161,14 +162,25 @@ def _answer(content: Content, request: PendingRequest) -> Any:
     result = content.result
     if not isinstance(result, str) or _fits(result, request.response_type):
         return result
-    # The result of a function is kept as text; what is no text was written as JSON.
-    try:
-        read = json.loads(result)
-    except ValueError:
-        read = result
+    read = _read(result, is_empty=content.items == [])
     return (
         content if _fits(content, request.response_type) and not _fits(read, request.response_type) else read
     )
+
+
+def _read(text: str, *, is_empty: bool) -> Any:
+    """Return what Agent Framework wrote as text: a list as Python does, an empty one as nothing, the rest as JSON."""
+    if is_empty:
+        return []
+    try:
+        return json.loads(text)
+    except ValueError:
+        if not text.startswith("["):
+            return text
+    try:
+        return ast.literal_eval(text)  # constants and containers alone
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _as_asked(content: Content, asked: Content) -> Content:

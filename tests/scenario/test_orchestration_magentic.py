@@ -359,6 +359,8 @@ def test_what_a_builder_refuses() -> None:
         team(in_order(), max_stall_count=-1).build()
     with pytest.raises(DefinitionError, match="final_answer_prompt cannot be filled in"):
         team(in_order(), final_answer_prompt="{tsak}").build()
+    with pytest.raises(DefinitionError, match=r"task_ledger_facts_prompt cannot be filled in.*\{task\}"):
+        team(in_order(), task_ledger_facts_prompt="For {team}: {task}").build()
     with pytest.raises(DefinitionError, match="progress_ledger_retry_count is a number from 1 on"):
         StandardMagenticManager(worker("a"), progress_ledger_retry_count=0)
 

@@ -68,10 +68,10 @@ class MagenticBuilder:
             manager_factory: A function that makes one, called by `build`.
             manager_agent: An agent that a `StandardMagenticManager` asks.
             manager_agent_factory: A function that makes one, called by `build`.
-            task_ledger: What every new task begins with.
+            task_ledger: What the manager begins with; its first plan replaces it.
             task_ledger_facts_prompt: Asks for facts.
             task_ledger_plan_prompt: Asks for a plan.
-            task_ledger_full_prompt: Says the plan to everybody.
+            task_ledger_full_prompt: Puts the plan into the conversation, which the manager sees.
             task_ledger_facts_update_prompt: Asks for the facts again.
             task_ledger_plan_update_prompt: Asks for another plan.
             progress_ledger_prompt: Asks for a progress ledger.

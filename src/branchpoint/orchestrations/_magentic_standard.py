@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import Message, SupportsAgentRun
 
@@ -21,6 +21,17 @@ from branchpoint.orchestrations._magentic_types import (
 )
 
 __all__ = ["StandardMagenticManager"]
+
+_FIELDS: Final = {
+    "task_ledger_facts_prompt": ("task",),
+    "task_ledger_plan_prompt": ("team",),
+    "task_ledger_full_prompt": ("task", "team", "facts", "plan"),
+    "task_ledger_facts_update_prompt": ("task", "old_facts"),
+    "task_ledger_plan_update_prompt": ("team",),
+    "progress_ledger_prompt": ("task", "team", "names"),
+    "final_answer_prompt": ("task",),
+}
+"""What each prompt may name."""
 
 
 class StandardMagenticManager(MagenticManagerBase):
@@ -55,10 +66,10 @@ class StandardMagenticManager(MagenticManagerBase):
 
         Args:
             agent: Who is asked.
-            task_ledger: What every new task begins with.
+            task_ledger: What it begins with; the first plan replaces it, so it is for subclasses.
             task_ledger_facts_prompt: Asks for the facts of `{task}`.
             task_ledger_plan_prompt: Asks for a plan for `{team}`.
-            task_ledger_full_prompt: Says the plan to everybody: `{task}`, `{team}`, `{facts}`, `{plan}`.
+            task_ledger_full_prompt: Puts the plan into the conversation: `{task}`, `{team}`, `{facts}`, `{plan}`.
             task_ledger_facts_update_prompt: Asks for the facts again: `{task}`, `{old_facts}`.
             task_ledger_plan_update_prompt: Asks for another plan for `{team}`.
             progress_ledger_prompt: Asks for a ledger as JSON: `{task}`, `{team}`, `{names}`.
@@ -90,9 +101,8 @@ class StandardMagenticManager(MagenticManagerBase):
         self.task_ledger_plan_update_prompt = task_ledger_plan_update_prompt or prompts.PLAN_UPDATE
         self.progress_ledger_prompt = progress_ledger_prompt or prompts.PROGRESS
         self.final_answer_prompt = final_answer_prompt or prompts.FINAL_ANSWER
-        for name, prompt in vars(self).items():
-            if name.endswith("_prompt"):
-                _check_prompt(name, prompt)
+        for name, fields in _FIELDS.items():
+            _check_prompt(name, getattr(self, name), fields)
 
     def on_snapshot_save(self) -> dict[str, Any]:
         """Save the facts and the plan."""
@@ -172,12 +182,11 @@ def _team(context: MagenticContext) -> str:
     return "\n".join(f"- {name}: {said}" for name, said in context.participant_descriptions.items())
 
 
-def _check_prompt(name: str, prompt: str) -> None:
-    every = dict.fromkeys(("task", "team", "facts", "plan", "old_facts", "names"), "")
+def _check_prompt(name: str, prompt: str, fields: Sequence[str]) -> None:
     try:
-        prompt.format(**every)
+        prompt.format(**dict.fromkeys(fields, ""))
     except (LookupError, ValueError, AttributeError) as error:
         raise DefinitionError(
-            f"{name} cannot be filled in ({type(error).__name__}: {error}); it may name what the docstring of "
-            "StandardMagenticManager lists, and any other brace is written twice."
+            f"{name} cannot be filled in ({type(error).__name__}: {error}); it may name "
+            f"{', '.join(f'{{{field}}}' for field in fields)}, and any other brace is written twice."
         ) from error

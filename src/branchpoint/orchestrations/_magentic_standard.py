@@ -43,6 +43,7 @@ class StandardMagenticManager(MagenticManagerBase):
 
     Attributes:
         task_ledger: The facts and the plan of the task; saved in every snapshot.
+        progress_ledger_retry_count: How often it is asked for one ledger.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class StandardMagenticManager(MagenticManagerBase):
         if type(tries) is not int or tries < 1:
             raise DefinitionError(f"progress_ledger_retry_count is a number from 1 on, got {tries!r}.")
         self._agent = agent
-        self._tries = tries
+        self.progress_ledger_retry_count = tries
         self.task_ledger = task_ledger
         self.task_ledger_facts_prompt = task_ledger_facts_prompt or prompts.FACTS
         self.task_ledger_plan_prompt = task_ledger_plan_prompt or prompts.PLAN
@@ -142,7 +143,7 @@ class StandardMagenticManager(MagenticManagerBase):
         asked = [*magentic_context.chat_history, *as_messages(prompt)]
         trouble: ValueError | None = None
         answer = Message("assistant", [""])
-        for _ in range(self._tries):
+        for _ in range(self.progress_ledger_retry_count):
             answer = await self._complete(asked)
             try:
                 return read_ledger(answer.text, names)
@@ -150,8 +151,8 @@ class StandardMagenticManager(MagenticManagerBase):
                 trouble = error
                 asked += [answer, *as_messages(f"This cannot be used: {error}. Answer again, as JSON.")]
         raise HandlerError(
-            f"The manager's agent was asked {self._tries} time(s) for a progress ledger and gave none that can be "
-            f"read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this superstep was kept; run "
+            f"The manager's agent was asked {self.progress_ledger_retry_count} time(s) for a progress ledger and "
+            f"gave none that can be read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this superstep was kept; run "
             "the checkpoint again, or mend the agent."
         ) from trouble
 

@@ -152,8 +152,8 @@ class StandardMagenticManager(MagenticManagerBase):
                 asked += [answer, *as_messages(f"This cannot be used: {error}. Answer again, as JSON.")]
         raise HandlerError(
             f"The manager's agent was asked {self.progress_ledger_retry_count} time(s) for a progress ledger and "
-            f"gave none that can be read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this superstep was kept; run "
-            "the checkpoint again, or mend the agent."
+            f"gave none that can be read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this "
+            "superstep was kept; run the checkpoint again, or mend the agent."
         ) from trouble
 
     async def prepare_final_answer(self, magentic_context: MagenticContext) -> Message:

@@ -10,6 +10,7 @@ import pytest
 from agent_framework import AgentResponse, Content, Message, tool
 
 from branchpoint import (
+    ConvergenceError,
     Executor,
     FileCheckpointStorage,
     HandlerError,
@@ -403,3 +404,17 @@ async def test_r53_two_runs_of_one_chat_never_see_each_other(make: Any) -> None:
 @pytest.mark.parametrize("make", [reviewed, led])
 async def test_r53_a_chat_is_branched_at_every_snapshot(make: Any) -> None:
     await check_branches(make())
+
+
+async def test_a_chat_that_nothing_ends_stops_and_goes_on_with_a_limit() -> None:
+    def build(max_rounds: int | None) -> Workflow:
+        return chat(scripted_agent(lambda messages: "And?", name="a"), max_rounds=max_rounds).build()
+
+    checkpoint = build(None).create_checkpoint()
+    with pytest.raises(ConvergenceError):
+        await build(None).run("Go.", checkpoint=checkpoint)
+    assert checkpoint.status == "in_progress"
+    await build(60).run(checkpoint=checkpoint)
+    assert checkpoint.status == "idle" and checkpoint.head_snapshot is not None
+    state = checkpoint.head_snapshot.state["executor_states"]["group_chat_orchestrator"]
+    assert [message.text for message in state["conversation"]].count("And?") == 60

@@ -78,7 +78,8 @@ class MagenticBuilder:
             final_answer_prompt: Asks for the answer.
             max_stall_count: How far a task may be stalled until another plan is made; 3 by default.
             max_reset_count: How many plans may be given up, per input; no limit by default.
-            max_round_count: How many rounds an input gets; no limit by default.
+            max_round_count: How many rounds an input gets. By default no number ends the work; a run of 100
+                supersteps, 50 rounds, is then a `ConvergenceError`.
             name: The workflow's name, "Magentic" by default.
             enable_plan_review: Whether a person approves each plan; see `MagenticPlanReviewRequest`.
             output_from: Whose turns are outputs, too, or "all".

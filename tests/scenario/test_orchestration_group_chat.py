@@ -418,3 +418,27 @@ async def test_a_chat_that_nothing_ends_stops_and_goes_on_with_a_limit() -> None
     assert checkpoint.status == "idle" and checkpoint.head_snapshot is not None
     state = checkpoint.head_snapshot.state["executor_states"]["group_chat_orchestrator"]
     assert [message.text for message in state["conversation"]].count("And?") == 60
+
+
+async def test_a_participant_that_answers_twice_does_not_double_the_chat() -> None:
+    said = ["One.", "Two."]
+
+    class Hasty(Clerk):
+        @handler
+        async def speak(
+            self, asked: GroupChatRequestMessage, ctx: WorkflowContext[GroupChatResponseMessage]
+        ) -> None:
+            for text in said:
+                await ctx.send_message(GroupChatResponseMessage(Message("assistant", [text])))
+
+    workflow = chat(Hasty("c"), talker("a"), max_rounds=4).build()
+    checkpoint = workflow.create_checkpoint()
+    with pytest.raises(HandlerError, match="'c' spoke without being asked"):
+        await workflow.run("Go.", checkpoint=checkpoint)
+    assert not checkpoint.outputs()
+
+    said.pop()
+    _, asked, *_ = checkpoint.snapshots
+    checkpoint.restart_from(asked.snapshot_id)
+    await workflow.run(checkpoint=checkpoint)
+    assert len(checkpoint.outputs()) == 1

@@ -330,6 +330,12 @@ async def test_a_manager_that_would_forget_is_told_of() -> None:
         def on_snapshot_save(self) -> Any:
             return self.counted
 
+    class Vague(Counting):
+        async def create_progress_ledger(self, magentic_context: MagenticContext) -> MagenticProgressLedger:
+            given = await super().create_progress_ledger(magentic_context)
+            given.is_request_satisfied = MagenticProgressLedgerItem("", "perhaps")
+            return given
+
     class Wrong(Counting):
         async def plan(self, magentic_context: MagenticContext) -> Any:
             return "Count."
@@ -338,6 +344,7 @@ async def test_a_manager_that_would_forget_is_told_of() -> None:
         (Forgetful, r"changed \['counted'\] during a run and does not save it"),
         (HalfWay, "no on_snapshot_restore"),
         (Odd, "returned a list"),
+        (Vague, "the answer of is_request_satisfied is 'perhaps'"),
         (Wrong, "answered with a str, where a Message"),
     ):
         with pytest.raises(HandlerError, match=told):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from branchpoint.orchestrations._json_answers import objects_in
-from branchpoint.orchestrations._magentic_types import MagenticProgressLedger
+from branchpoint.orchestrations._magentic_types import MagenticProgressLedger, yes_or_no
 from branchpoint.orchestrations._turns import is_spent
 
 __all__ = ["Step", "next_step", "read_ledger"]
@@ -44,10 +44,14 @@ def next_step(
         reset_count: How many plans were given up.
         max_reset_count: How many may be.
         is_new_plan: Whether nobody has acted on the plan yet; then somebody does, whatever the ledger says.
+
+    Raises:
+        ValueError: An answer is neither true nor false.
     """
-    if ledger.is_request_satisfied.answer:
+    if yes_or_no(ledger.is_request_satisfied.answer, "is_request_satisfied"):
         return Step("finish", stall_count)
-    stalled = not ledger.is_progress_being_made.answer or bool(ledger.is_in_loop.answer)
+    advances = yes_or_no(ledger.is_progress_being_made.answer, "is_progress_being_made")
+    stalled = yes_or_no(ledger.is_in_loop.answer, "is_in_loop") or not advances
     count = stall_count + 1 if stalled else max(0, stall_count - 1)
     if count <= max_stall_count or is_new_plan:
         return Step("act", count)

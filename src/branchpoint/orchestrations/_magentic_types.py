@@ -22,6 +22,7 @@ __all__ = [
     "MagenticProgressLedger",
     "MagenticProgressLedgerItem",
     "MagenticTaskLedger",
+    "yes_or_no",
 ]
 
 MAGENTIC_MANAGER_NAME: Final = "magentic_manager"
@@ -75,6 +76,18 @@ class MagenticProgressLedgerItem:
         return MagenticProgressLedgerItem(str(data.get("reason") or ""), answer)
 
 
+def yes_or_no(answer: Any, question: str) -> bool:
+    """Return an answer as true or false, also where it is a word for that.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    read = _WORDS.get(answer.strip().lower()) if isinstance(answer, str) else answer
+    if not isinstance(read, bool):
+        raise ValueError(f"the answer of {question} is {answer!r}, neither true nor false")
+    return read
+
+
 @register_state_type("branchpoint.magentic_progress_ledger")
 @dataclass
 class MagenticProgressLedger:
@@ -112,9 +125,7 @@ class MagenticProgressLedger:
                 raise ValueError(f"{name} is missing, or no object with reason and answer")
             answer = item.get("answer")
             if name in _YES_OR_NO:
-                answer = _WORDS.get(answer.strip().lower(), answer) if isinstance(answer, str) else answer
-                if not isinstance(answer, bool):
-                    raise ValueError(f"the answer of {name} is {answer!r}, neither true nor false")
+                answer = yes_or_no(answer, name)
             elif not isinstance(answer, str):
                 raise ValueError(f"the answer of {name} is {answer!r}, which is no text")
             items[name] = MagenticProgressLedgerItem.from_dict({**item, "answer": answer})

@@ -112,3 +112,12 @@ def test_a_ledger_is_plain_json_and_back() -> None:
     assert MagenticProgressLedger.from_dict(json.loads(json.dumps(plain))) == ledger(progress=False)
     with pytest.raises(ValueError, match="the answer is None"):
         MagenticProgressLedgerItem.from_dict({"reason": "so"})
+
+
+def test_a_word_for_no_finishes_nothing() -> None:
+    said = ledger()
+    said.is_request_satisfied = MagenticProgressLedgerItem("", "False")
+    step = next_step(
+        said, stall_count=0, max_stall_count=3, reset_count=0, max_reset_count=None, is_new_plan=False
+    )
+    assert step == Step("act", 0)

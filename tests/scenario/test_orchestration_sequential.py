@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from agent_framework import AgentResponse, Message, tool
+from agent_framework import AgentResponse, Content, FunctionTool, Message, tool
 
 from branchpoint import (
     Executor,
@@ -19,7 +19,7 @@ from branchpoint import (
 )
 from branchpoint.agents import AgentExecutor, AgentExecutorResponse
 from branchpoint.errors import DefinitionError
-from branchpoint.orchestrations import AgentRequestInfoResponse, SequentialBuilder
+from branchpoint.orchestrations import AgentRequestInfoResponse, HandoffBuilder, SequentialBuilder
 from branchpoint.testing.agents import scripted_agent, tool_call
 from tests.scenario.kit import file_bytes
 from tests.scenario.orchestrating import (
@@ -230,3 +230,23 @@ async def test_the_next_agent_is_given_the_call_of_each_result_also_after_an_app
         *("function_call", "function_result", "a0"),
         *("function_call", "function_result", "b0"),
     ]
+
+
+async def test_what_was_asked_and_answered_before_is_a_conversation_for_the_next_agent() -> None:
+    """Also where that is a workflow, which takes results for answers to its own questions."""
+    look = FunctionTool(name="look", description="Looks.", func=None)
+    first = scripted_agent([tool_call("look"), "It rains."], name="first", tools=[look])
+    desk = HandoffBuilder(
+        participants=[speaker("a")], termination_condition=lambda said: said[-1].text == "a1"
+    )
+    asking = desk.build().as_agent(name="asking")
+    telling = WorkflowBuilder(name="telling", start_executor=speaker("t")).build().as_agent(name="telling")
+    workflow = SequentialBuilder(participants=[first, asking, telling]).build()
+    checkpoint = workflow.create_checkpoint()
+    await workflow.run("Go.", checkpoint=checkpoint)
+    for result in ("wet", '[{"role": "user", "contents": []}]'):
+        (request,) = checkpoint.pending_requests
+        answer = Content.from_function_result(request.data.call_id, result=result)
+        await workflow.run(responses={request.request_id: answer}, checkpoint=checkpoint)
+    assert checkpoint.status == "idle"
+    assert [output.value.text for output in checkpoint.outputs()] == ["t0"]

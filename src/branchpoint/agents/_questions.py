@@ -56,7 +56,8 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
     """Return the answers that messages hold, by request id; none, where they hold no answer at all.
 
     Results of calls whose calls stand beside them are a conversation, not answers. A question that stands
-    beside its answer, as some callers repeat it, is no matter.
+    beside its answer, as some callers repeat it, is no matter, unless an assistant went on after both: then
+    they are a conversation, too.
 
     Args:
         messages: What an agent was given.
@@ -69,7 +70,11 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
             along with answers.
     """
     contents = [content for message in messages for content in message.contents]
-    told = {one.call_id for one in contents if _is_call(one) and not _is_question(one)}
+    went_on = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+    over = {one.call_id for message in messages[:went_on] for one in message.contents if one.type in _ANSWERS}
+    told = {
+        one.call_id for one in contents if _is_call(one) and (not _is_question(one) or one.call_id in over)
+    }
     answers: dict[str, Any] = {}
     besides: list[str] = []
     for content in contents:

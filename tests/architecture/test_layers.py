@@ -31,8 +31,12 @@ def test_the_contract_is_exhaustive_and_names_every_room_once() -> None:
 
     assert contract["exhaustive"] is True
     assert contract.get("exhaustive_ignores", []) == []
-    # A builder that meets an agent imports the room of agents, by one function and its fixed name.
-    assert contract["ignore_imports"] == ["branchpoint.workflow._agents -> branchpoint.agents"]
+    # A builder that meets an agent imports the room of agents, and a type that is met or loaded has its room
+    # imported: in one file, by fixed names.
+    assert contract["ignore_imports"] == [
+        "branchpoint.workflow._agents -> branchpoint.agents",
+        "branchpoint.workflow._agents -> branchpoint.orchestrations",
+    ]
     assert sorted(placed) == sorted(rooms)
 
 

@@ -10,6 +10,7 @@ import pytest
 from agent_framework import AgentResponse, Content, Message, tool
 
 from branchpoint import (
+    ConvergenceError,
     Executor,
     FileCheckpointStorage,
     HandlerError,
@@ -403,3 +404,41 @@ async def test_r53_two_runs_of_one_chat_never_see_each_other(make: Any) -> None:
 @pytest.mark.parametrize("make", [reviewed, led])
 async def test_r53_a_chat_is_branched_at_every_snapshot(make: Any) -> None:
     await check_branches(make())
+
+
+async def test_a_chat_that_nothing_ends_stops_and_goes_on_with_a_limit() -> None:
+    def build(max_rounds: int | None) -> Workflow:
+        return chat(scripted_agent(lambda messages: "And?", name="a"), max_rounds=max_rounds).build()
+
+    checkpoint = build(None).create_checkpoint()
+    with pytest.raises(ConvergenceError):
+        await build(None).run("Go.", checkpoint=checkpoint)
+    assert checkpoint.status == "in_progress"
+    await build(60).run(checkpoint=checkpoint)
+    assert checkpoint.status == "idle" and checkpoint.head_snapshot is not None
+    state = checkpoint.head_snapshot.state["executor_states"]["group_chat_orchestrator"]
+    assert [message.text for message in state["conversation"]].count("And?") == 60
+
+
+async def test_a_participant_that_answers_twice_does_not_double_the_chat() -> None:
+    said = ["One.", "Two."]
+
+    class Hasty(Clerk):
+        @handler
+        async def speak(
+            self, asked: GroupChatRequestMessage, ctx: WorkflowContext[GroupChatResponseMessage]
+        ) -> None:
+            for text in said:
+                await ctx.send_message(GroupChatResponseMessage(Message("assistant", [text])))
+
+    workflow = chat(Hasty("c"), talker("a"), max_rounds=4).build()
+    checkpoint = workflow.create_checkpoint()
+    with pytest.raises(HandlerError, match="'c' spoke without being asked"):
+        await workflow.run("Go.", checkpoint=checkpoint)
+    assert not checkpoint.outputs()
+
+    said.pop()
+    _, asked, *_ = checkpoint.snapshots
+    checkpoint.restart_from(asked.snapshot_id)
+    await workflow.run(checkpoint=checkpoint)
+    assert len(checkpoint.outputs()) == 1

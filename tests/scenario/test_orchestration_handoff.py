@@ -423,6 +423,9 @@ def test_what_a_builder_refuses() -> None:
         builder.with_autonomous_mode(turn_limits={"c": 1})
     with pytest.raises(DefinitionError, match="whole number"):
         builder.with_autonomous_mode(turn_limits={"a": -1})
+    for more in ({"turn_limits": {"b": 1}}, {"prompts": {"b": "Go on."}}):
+        with pytest.raises(DefinitionError, match="for 'b', who is not among its agents"):
+            builder.with_autonomous_mode(agents=[a], **more)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="is a function"):
         builder.with_termination_condition(7)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="Nobody hands over to 'c'"):
@@ -479,3 +482,9 @@ async def test_r53_a_conversation_is_kept_once_and_not_once_per_turn(tmp_path: P
     assert len(said(checkpoint.outputs())) == 20
     stored = sum(map(len, file_bytes(tmp_path).values()))
     assert stored < 150_000, stored
+
+
+async def test_autonomous_mode_is_for_all_agents_also_when_they_are_given_later() -> None:
+    builder = HandoffBuilder(termination_condition=lambda said: len(said) > 3).with_autonomous_mode()
+    workflow = builder.participants([speaker("a")]).build()
+    assert [output.text for output in (await workflow.run("Go.")).get_outputs()] == ["a0", "a1", "a2"]

@@ -330,6 +330,12 @@ async def test_a_manager_that_would_forget_is_told_of() -> None:
         def on_snapshot_save(self) -> Any:
             return self.counted
 
+    class Vague(Counting):
+        async def create_progress_ledger(self, magentic_context: MagenticContext) -> MagenticProgressLedger:
+            given = await super().create_progress_ledger(magentic_context)
+            given.is_request_satisfied = MagenticProgressLedgerItem("", "perhaps")
+            return given
+
     class Wrong(Counting):
         async def plan(self, magentic_context: MagenticContext) -> Any:
             return "Count."
@@ -338,6 +344,7 @@ async def test_a_manager_that_would_forget_is_told_of() -> None:
         (Forgetful, r"changed \['counted'\] during a run and does not save it"),
         (HalfWay, "no on_snapshot_restore"),
         (Odd, "returned a list"),
+        (Vague, "the answer of is_request_satisfied is 'perhaps'"),
         (Wrong, "answered with a str, where a Message"),
     ):
         with pytest.raises(HandlerError, match=told):
@@ -359,6 +366,8 @@ def test_what_a_builder_refuses() -> None:
         team(in_order(), max_stall_count=-1).build()
     with pytest.raises(DefinitionError, match="final_answer_prompt cannot be filled in"):
         team(in_order(), final_answer_prompt="{tsak}").build()
+    with pytest.raises(DefinitionError, match=r"task_ledger_facts_prompt cannot be filled in.*\{task\}"):
+        team(in_order(), task_ledger_facts_prompt="For {team}: {task}").build()
     with pytest.raises(DefinitionError, match="progress_ledger_retry_count is a number from 1 on"):
         StandardMagenticManager(worker("a"), progress_ledger_retry_count=0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_framework import Content, tool
+from agent_framework import Content, Message, tool
 
 from branchpoint import (
     Executor,
@@ -165,3 +165,14 @@ async def test_an_orchestration_inside_another_workflow_asks_its_caller() -> Non
     await workflow.run(responses={only_request(checkpoint): AGAIN}, checkpoint=checkpoint)
     result = await workflow.run(responses={only_request(checkpoint): APPROVED}, checkpoint=checkpoint)
     assert [output.text for output in result.get_outputs()] == ["a1"]
+
+
+def test_one_text_and_one_message_are_what_a_person_says() -> None:
+    message = Message("user", ["Shorter."])
+    for response in (
+        AgentRequestInfoResponse.from_strings("Shorter."),
+        AgentRequestInfoResponse.from_strings(["Shorter."]),
+        AgentRequestInfoResponse.from_messages(message),
+        AgentRequestInfoResponse.from_messages([message]),
+    ):
+        assert [said.text for said in response.messages] == ["Shorter."]

@@ -6,20 +6,21 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from agent_framework import AgentResponse, Message
+from agent_framework import AgentResponse, Content, FunctionTool, Message, tool
 
 from branchpoint import (
     Executor,
     FileCheckpointStorage,
     TypeCompatibilityError,
     Workflow,
+    WorkflowBuilder,
     WorkflowContext,
     handler,
 )
 from branchpoint.agents import AgentExecutor, AgentExecutorResponse
 from branchpoint.errors import DefinitionError
-from branchpoint.orchestrations import AgentRequestInfoResponse, SequentialBuilder
-from branchpoint.testing.agents import scripted_agent
+from branchpoint.orchestrations import AgentRequestInfoResponse, HandoffBuilder, SequentialBuilder
+from branchpoint.testing.agents import scripted_agent, tool_call
 from tests.scenario.kit import file_bytes
 from tests.scenario.orchestrating import (
     Play,
@@ -198,3 +199,54 @@ async def test_r53_a_row_costs_what_is_said_and_not_the_conversation_per_agent(t
     assert len(checkpoint.snapshots) == 22
     stored = sum(map(len, file_bytes(tmp_path).values()))
     assert stored < 100_000, stored
+
+
+async def test_the_next_agent_is_given_the_call_of_each_result_also_after_an_approval() -> None:
+    """A workflow that is an agent asks for approval without the call beside it; no model takes a result alone."""
+
+    @tool(approval_mode="always_require")
+    def refund(order: str) -> str:
+        """Refund an order."""
+        return f"refunded {order}"
+
+    def desk(name: str) -> Any:
+        clerk = scripted_agent(
+            [tool_call("refund", order="7"), f"{name}0"], name=f"{name}-clerk", tools=[refund]
+        )
+        return WorkflowBuilder(name=name, start_executor=clerk).build().as_agent(name=name)
+
+    last = speaker("c")
+    workflow = SequentialBuilder(participants=[desk("a"), desk("b"), last]).build()
+    checkpoint = workflow.create_checkpoint()
+    await workflow.run("Go.", checkpoint=checkpoint)
+    for asking in ("a", "b"):
+        (request,) = checkpoint.pending_requests
+        assert request.source_executor_id == asking
+        answer = request.data.to_function_approval_response(approved=True)
+        await workflow.run(responses={request.request_id: answer}, checkpoint=checkpoint)
+    told = [content for message in last.client.calls[0].messages for content in message.contents]
+    assert [content.text or content.type for content in told] == [
+        "Go.",
+        *("function_call", "function_result", "a0"),
+        *("function_call", "function_result", "b0"),
+    ]
+
+
+async def test_what_was_asked_and_answered_before_is_a_conversation_for_the_next_agent() -> None:
+    """Also where that is a workflow, which takes results for answers to its own questions."""
+    look = FunctionTool(name="look", description="Looks.", func=None)
+    first = scripted_agent([tool_call("look"), "It rains."], name="first", tools=[look])
+    desk = HandoffBuilder(
+        participants=[speaker("a")], termination_condition=lambda said: said[-1].text == "a1"
+    )
+    asking = desk.build().as_agent(name="asking")
+    telling = WorkflowBuilder(name="telling", start_executor=speaker("t")).build().as_agent(name="telling")
+    workflow = SequentialBuilder(participants=[first, asking, telling]).build()
+    checkpoint = workflow.create_checkpoint()
+    await workflow.run("Go.", checkpoint=checkpoint)
+    for result in ("wet", '[{"role": "user", "contents": []}]'):
+        (request,) = checkpoint.pending_requests
+        answer = Content.from_function_result(request.data.call_id, result=result)
+        await workflow.run(responses={request.request_id: answer}, checkpoint=checkpoint)
+    assert checkpoint.status == "idle"
+    assert [output.value.text for output in checkpoint.outputs()] == ["t0"]

@@ -120,6 +120,20 @@ async def test_r52_calls_of_others_with_their_results_are_a_conversation() -> No
         await agent.run(result("c2", "found"), session=session)
 
 
+async def test_r52_a_question_of_another_agent_is_a_conversation_once_an_assistant_went_on(
+    ticks: Ticks,
+) -> None:
+    other = clerk(ticks)
+    (asked,) = (await other.run("a", session=other.create_session())).user_input_requests
+    agent = remembering().as_agent()
+    told = [Message("user", ["look"]), Message("assistant", [asked]), result(asked.call_id, True)]
+    with pytest.raises(UnknownRequestError, match=asked.call_id):
+        await agent.run(told, session=agent.create_session())
+    session = agent.create_session()
+    told = [*told, Message("assistant", ["found"]), Message("user", ["so?"])]
+    assert (await agent.run(told, session=session)).text == "look so?"
+
+
 async def test_r52_some_answers_may_be_given_and_the_rest_is_asked_again() -> None:
     agent = several()
     session = agent.create_session()

@@ -8,7 +8,15 @@ from agent_framework import Content, Message
 
 from branchpoint.graph import RequestCancelled
 
-__all__ = ["CANCELLED_CALL", "as_content", "check_answer", "is_cancelled_call", "said_besides", "told"]
+__all__ = [
+    "CANCELLED_CALL",
+    "as_content",
+    "calls_of_results",
+    "check_answer",
+    "is_cancelled_call",
+    "said_besides",
+    "told",
+]
 
 CANCELLED_CALL = "cancelled_computer_call"
 _ANSWERS = {
@@ -106,6 +114,41 @@ def _role(answer: Content) -> str:
     if answer.type in ("function_result", "computer_tool_result"):
         return "tool"
     return "assistant" if answer.type == "error" else "user"
+
+
+def calls_of_results(answers: Sequence[Message], conversation: Sequence[Message]) -> list[Message]:
+    """Return the approved calls whose results are in a conversation without them, as said by who has the result.
+
+    An agent that is a workflow asks for approval without the call beside it, and no model takes a
+    result whose call it has not seen.
+
+    Args:
+        answers: What an agent was given, approvals among it.
+        conversation: What was said before and after.
+    """
+    approved = [
+        content.function_call
+        for message in answers
+        for content in message.contents
+        if content.type == "function_approval_response" and content.function_call is not None
+    ]
+    if not approved:
+        return []
+    calls: list[str | None] = []
+    lonely: dict[str | None, str | None] = {}
+    for message in conversation:
+        for content in message.contents:
+            if content.type == "function_call":
+                calls.append(content.call_id)
+            elif content.type == "function_result" and content.call_id in calls:
+                calls.remove(content.call_id)  # two agents may call under one id
+            elif content.type == "function_result":
+                lonely[content.call_id] = message.author_name
+    return [
+        Message("assistant", [call], author_name=lonely[call.call_id])
+        for call in approved
+        if call.call_id in lonely
+    ]
 
 
 def said_besides(messages: Sequence[Message]) -> list[Message]:

@@ -15,7 +15,14 @@ from agent_framework import (
     SupportsAgentRun,
 )
 
-from branchpoint.agents._answers import as_content, check_answer, is_cancelled_call, said_besides, told
+from branchpoint.agents._answers import (
+    as_content,
+    calls_of_results,
+    check_answer,
+    is_cancelled_call,
+    said_besides,
+    told,
+)
 from branchpoint.agents._calling import accepts, run_streaming, run_whole
 from branchpoint.agents._messages import AgentExecutorRequest, AgentExecutorResponse, as_messages
 from branchpoint.agents._replay import DEFER_RESULTS, forget_results, slots
@@ -243,6 +250,7 @@ class AgentExecutor(Executor):
     ) -> None:
         """Run the agent on some messages, after a conversation that led to them, and ask what it asks."""
         response = await self._run(ctx, given)
+        before = [*before, *calls_of_results(given, [*before, *response.messages])]
         if response.user_input_requests:
             self.full_conversation = [*before, *said_besides([*given, *response.messages])]
             await self._ask(ctx, response)

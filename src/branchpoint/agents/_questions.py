@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 from collections.abc import Sequence
@@ -55,7 +56,8 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
     """Return the answers that messages hold, by request id; none, where they hold no answer at all.
 
     Results of calls whose calls stand beside them are a conversation, not answers. A question that stands
-    beside its answer, as some callers repeat it, is no matter.
+    beside its answer, as some callers repeat it, is no matter, unless an assistant went on after both: then
+    they are a conversation, too.
 
     Args:
         messages: What an agent was given.
@@ -68,7 +70,11 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
             along with answers.
     """
     contents = [content for message in messages for content in message.contents]
-    told = {one.call_id for one in contents if _is_call(one) and not _is_question(one)}
+    went_on = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+    over = {one.call_id for message in messages[:went_on] for one in message.contents if one.type in _ANSWERS}
+    told = {
+        one.call_id for one in contents if _is_call(one) and (not _is_question(one) or one.call_id in over)
+    }
     answers: dict[str, Any] = {}
     besides: list[str] = []
     for content in contents:
@@ -161,14 +167,25 @@ def _answer(content: Content, request: PendingRequest) -> Any:
     result = content.result
     if not isinstance(result, str) or _fits(result, request.response_type):
         return result
-    # The result of a function is kept as text; what is no text was written as JSON.
-    try:
-        read = json.loads(result)
-    except ValueError:
-        read = result
+    read = _read(result, is_empty=content.items == [])
     return (
         content if _fits(content, request.response_type) and not _fits(read, request.response_type) else read
     )
+
+
+def _read(text: str, *, is_empty: bool) -> Any:
+    """Return what Agent Framework wrote as text: a list as Python does, an empty one as nothing, the rest as JSON."""
+    if is_empty:
+        return []
+    try:
+        return json.loads(text)
+    except ValueError:
+        if not text.startswith("["):
+            return text
+    try:
+        return ast.literal_eval(text)  # constants and containers alone
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _as_asked(content: Content, asked: Content) -> Content:

@@ -1,8 +1,8 @@
 """Registries of other packages: asked for a class or an id that this one does not know, told what it learns.
 
-A room that works with such a package is *expected*, by a fixed table in code, and joins when it is
-imported. It is imported when it is needed: a value of the package is met, or one of its ids. Nothing
-found in data says what is imported.
+A room that works with such a package, or that registers types of its own, is *expected*, by a fixed
+table in code. It is imported when it is needed: a value of the package is met, or one of its ids.
+Nothing found in data says what is imported.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def expect_registry(package: str, prefixes: tuple[str, ...], join: Callable[[], 
     """Say which room brings the types of a package.
 
     Args:
-        package: The package; while it is not loaded, no value can be of one of its types.
+        package: The package, or the room itself; while it is not loaded, no value can be of its types.
         prefixes: How the type ids begin that the room registers.
         join: Imports the room, by its fixed name.
     """
@@ -75,6 +75,7 @@ def call_in(type_id: str | None = None) -> bool:
     for package, (prefixes, join) in tuple(expected.items()):
         if package in sys.modules if type_id is None else type_id.startswith(prefixes):
             join()
+            no_longer_expect(package)
             called = True
     return called
 

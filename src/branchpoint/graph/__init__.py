@@ -3,6 +3,7 @@
 from branchpoint.graph._cancelled import RequestCancelled
 from branchpoint.graph._choice import find_handler, find_response_handler
 from branchpoint.graph._coded import CodedExecutor
+from branchpoint.graph._containers import Copier, unchanged
 from branchpoint.graph._context import Port, SyncWorkflowContext, WorkflowContext, port_of
 from branchpoint.graph._describe import describe
 from branchpoint.graph._difference import explain_difference
@@ -53,6 +54,7 @@ __all__ = [
     "Absent",
     "Case",
     "CodedExecutor",
+    "Copier",
     "DEFAULT_MAX_ITERATIONS",
     "Default",
     "Edge",
@@ -110,5 +112,6 @@ __all__ = [
     "state",
     "to_digraph",
     "to_mermaid",
+    "unchanged",
     "validate_graph",
 ]

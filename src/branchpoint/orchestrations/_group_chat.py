@@ -73,7 +73,8 @@ class GroupChatBuilder:
             selection_func: A function that chooses who speaks next.
             orchestrator_name: Under which name a conversation that is led by a function ends.
             termination_condition: Says of what was said since the last input whether the conversation is over.
-            max_rounds: How many turns an input gets; no limit by default.
+            max_rounds: How many turns an input gets. By default no number ends the conversation; a run of 100
+                supersteps, 50 turns, is then a `ConvergenceError`.
             output_from: Whose turns are outputs, too, or "all".
             intermediate_output_from: Whose turns are intermediate outputs, "all", or "all_other" that are
                 not in `output_from`. Those of others are not seen.

@@ -8,6 +8,7 @@ from agent_framework import AgentResponse, AgentSession, Message, SupportsAgentR
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from branchpoint.agents import as_messages, run_whole
+from branchpoint.codec import copy_value
 from branchpoint.errors import HandlerError
 from branchpoint.graph import state
 from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator, ChatContext
@@ -112,7 +113,7 @@ class AgentBasedGroupChatOrchestrator(BaseGroupChatOrchestrator):
         options["options"] = {"response_format": AgentOrchestrationOutput}
         participants = self._registry.participants
         team = "\n".join(f"{name}: {description}" for name, description in participants.items())
-        question = [*self.conversation[self.told :], *as_messages(_INSTRUCTION.format(team=team))]
+        question = [*copy_value(self.conversation[self.told :]), *as_messages(_INSTRUCTION.format(team=team))]
         self.told = len(self.conversation)
         for left in range(self._retries, -1, -1):
             response = await run_whole(self._agent, question, session, options)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 from agent_framework import AgentResponse, Message
 
 from branchpoint.agents import AgentExecutorRequest, AgentExecutorResponse, as_messages
+from branchpoint.codec import copy_value
 from branchpoint.errors import DefinitionError, HandlerError
 from branchpoint.events import WorkflowEvent
 from branchpoint.graph import Executor, WorkflowContext, handler, state
@@ -47,6 +48,7 @@ class BaseGroupChatOrchestrator(Executor):
         conversation: All that was said.
         round_index: How many rounds have begun since the last input.
         said_before: How much of the conversation was said before the last input.
+        asked: Who was asked to speak and has not spoken.
     """
 
     TERMINATION_CONDITION_MET_MESSAGE: ClassVar[str] = (
@@ -57,6 +59,7 @@ class BaseGroupChatOrchestrator(Executor):
     conversation: list[Message] = state(factory=list)
     round_index: int = state(0)
     said_before: int = state(0)
+    asked: list[str] = state(factory=list)
 
     def __init__(
         self,
@@ -103,28 +106,43 @@ class BaseGroupChatOrchestrator(Executor):
     @handler
     async def handle_str(self, task: str, ctx: ChatContext) -> None:
         """Take what a user says."""
-        await self._handle_messages(as_messages(task), ctx)
+        await self._take(as_messages(task), ctx)
 
     @handler
     async def handle_message(self, task: Message, ctx: ChatContext) -> None:
         """Take a message."""
-        await self._handle_messages([task], ctx)
+        await self._take([task], ctx)
 
     @handler
     async def handle_messages(self, task: list[str | Message], ctx: ChatContext) -> None:
         """Take messages and texts."""
         if not task:
             raise HandlerError(f"Executor {self.id!r} was given no message; a conversation begins with one.")
-        await self._handle_messages(as_messages(task), ctx)
+        await self._take(as_messages(task), ctx)
 
     @handler
     async def handle_participant_response(
         self, response: AgentExecutorResponse | GroupChatResponseMessage, ctx: ChatContext
     ) -> None:
-        """Take a participant's turn."""
+        """Take a participant's turn.
+
+        Raises:
+            HandlerError: It was not asked, so that the conversation would go two ways from here.
+        """
         name = ctx.get_source_executor_id()
+        if name not in self.asked:
+            raise HandlerError(
+                f"Participant {name!r} spoke without being asked: it answers each request once. Nothing of this "
+                "superstep was kept; mend the participant, take the checkpoint back with restart_from to before it "
+                "spoke, and run it again."
+            )
+        self.asked.remove(name)
         await self._tell(ctx, GroupChatResponseReceivedEvent(self.round_index, name))
         await self._handle_response(response, ctx)
+
+    async def _take(self, messages: list[Message], ctx: ChatContext) -> None:
+        self.asked = []  # whose turn was cancelled does not speak any more
+        await self._handle_messages(messages, ctx)
 
     @abstractmethod
     async def _choose(self, ctx: ChatContext) -> str | Message:
@@ -169,8 +187,9 @@ class BaseGroupChatOrchestrator(Executor):
         self.conversation.extend(messages)
 
     def _get_conversation(self) -> list[Message]:
-        """Return a list of what was said."""
-        return list(self.conversation)
+        """Return a copy of what was said, for functions and managers of the caller."""
+        said: list[Message] = copy_value(self.conversation)
+        return said
 
     def _process_participant_response(
         self, response: AgentExecutorResponse | GroupChatResponseMessage
@@ -238,6 +257,7 @@ class BaseGroupChatOrchestrator(Executor):
         else:
             request = GroupChatRequestMessage(additional_instruction, metadata)
         await ctx.send_message(request, target_id=target)
+        self.asked.append(target)
         await self._tell(ctx, GroupChatRequestSentEvent(self.round_index, target))
 
     async def _tell(

@@ -86,7 +86,7 @@ class HandoffBuilder:
         self._handoffs: dict[str, dict[str, str | None]] = {}
         self._start_id: str | None = None
         self._return_to_previous = True
-        self._autonomous: frozenset[str] = frozenset()
+        self._autonomous: frozenset[str] | None = frozenset()
         self._prompts: dict[str, str] = {}
         self._turn_limits: dict[str, int] = {}
         if participants is not None:
@@ -164,12 +164,22 @@ class HandoffBuilder:
                 0 asks at once. The count begins anew with each turn that another agent or the user gives.
 
         Raises:
-            DefinitionError: Somebody does not take part, or a limit is no number.
+            DefinitionError: Somebody does not take part, a limit is no number, or a prompt or a limit is for
+                somebody who does not go on.
         """
-        chosen = self._agents if agents is None else agents
-        self._autonomous = frozenset(self._known(agent, "with_autonomous_mode") for agent in chosen)
+        self._autonomous = (
+            None
+            if agents is None
+            else frozenset(self._known(agent, "with_autonomous_mode") for agent in agents)
+        )
         self._prompts = self._by_name(prompts, "prompts")
         self._turn_limits = self._by_name(turn_limits, "turn_limits")
+        for name in (*self._prompts, *self._turn_limits):
+            if not self._goes_on(name):
+                raise DefinitionError(
+                    f"with_autonomous_mode has a prompt or a limit for {name!r}, who is not among its agents and does "
+                    "not go on by itself."
+                )
         for name, limit in self._turn_limits.items():
             if type(limit) is not int or limit < 0:
                 raise DefinitionError(
@@ -211,7 +221,9 @@ class HandoffBuilder:
             default=list(executors.values()),
         )
         # A turn of autonomous mode is a superstep, and there may be that many between two handoffs.
-        limits = [self._turn_limits.get(name, DEFAULT_TURN_LIMIT) for name in self._autonomous]
+        limits = [
+            self._turn_limits.get(name, DEFAULT_TURN_LIMIT) for name in self._agents if self._goes_on(name)
+        ]
         builder = WorkflowBuilder(
             max_iterations=DEFAULT_MAX_ITERATIONS * (1 + max(limits, default=0)),
             name=self._name,
@@ -238,7 +250,7 @@ class HandoffBuilder:
             self._handoffs_of(name),
             user_response_target_id=None if self._return_to_previous else start_id,
             termination_condition=self._condition,
-            autonomous_mode=name in self._autonomous,
+            autonomous_mode=self._goes_on(name),
             autonomous_mode_prompt=self._prompts.get(name),
             autonomous_mode_turn_limit=self._turn_limits.get(name),
         )
@@ -258,9 +270,12 @@ class HandoffBuilder:
             edges |= dict.fromkeys((name, handoff.target_id) for handoff in self._handoffs_of(name))
             if not self._return_to_previous and name != start_id:
                 edges[name, start_id] = None
-            if name in self._autonomous:
+            if self._goes_on(name):
                 edges[name, name] = None
         return list(edges)
+
+    def _goes_on(self, name: str) -> bool:
+        return self._autonomous is None or name in self._autonomous
 
     def _known(self, agent: str | Agent[Any], where: str) -> str:
         name = participant_id(agent)

@@ -68,17 +68,18 @@ class MagenticBuilder:
             manager_factory: A function that makes one, called by `build`.
             manager_agent: An agent that a `StandardMagenticManager` asks.
             manager_agent_factory: A function that makes one, called by `build`.
-            task_ledger: What every new task begins with.
+            task_ledger: What the manager begins with; its first plan replaces it.
             task_ledger_facts_prompt: Asks for facts.
             task_ledger_plan_prompt: Asks for a plan.
-            task_ledger_full_prompt: Says the plan to everybody.
+            task_ledger_full_prompt: Puts the plan into the conversation, which the manager sees.
             task_ledger_facts_update_prompt: Asks for the facts again.
             task_ledger_plan_update_prompt: Asks for another plan.
             progress_ledger_prompt: Asks for a progress ledger.
             final_answer_prompt: Asks for the answer.
             max_stall_count: How far a task may be stalled until another plan is made; 3 by default.
             max_reset_count: How many plans may be given up, per input; no limit by default.
-            max_round_count: How many rounds an input gets; no limit by default.
+            max_round_count: How many rounds an input gets. By default no number ends the work; a run of 100
+                supersteps, 50 rounds, is then a `ConvergenceError`.
             name: The workflow's name, "Magentic" by default.
             enable_plan_review: Whether a person approves each plan; see `MagenticPlanReviewRequest`.
             output_from: Whose turns are outputs, too, or "all".

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from branchpoint.orchestrations._json_answers import objects_in
-from branchpoint.orchestrations._magentic_types import MagenticProgressLedger, MagenticProgressLedgerItem
+from branchpoint.orchestrations._magentic_types import MagenticProgressLedger, yes_or_no
 from branchpoint.orchestrations._turns import is_spent
 
 __all__ = ["Step", "next_step", "read_ledger"]
-
-_YES_OR_NO: Final = frozenset({"is_request_satisfied", "is_in_loop", "is_progress_being_made"})
-_WORDS: Final = {"true": True, "false": False, "yes": True, "no": False}
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,14 @@ def next_step(
         reset_count: How many plans were given up.
         max_reset_count: How many may be.
         is_new_plan: Whether nobody has acted on the plan yet; then somebody does, whatever the ledger says.
+
+    Raises:
+        ValueError: An answer is neither true nor false.
     """
-    if ledger.is_request_satisfied.answer:
+    if yes_or_no(ledger.is_request_satisfied.answer, "is_request_satisfied"):
         return Step("finish", stall_count)
-    stalled = not ledger.is_progress_being_made.answer or bool(ledger.is_in_loop.answer)
+    advances = yes_or_no(ledger.is_progress_being_made.answer, "is_progress_being_made")
+    stalled = yes_or_no(ledger.is_in_loop.answer, "is_in_loop") or not advances
     count = stall_count + 1 if stalled else max(0, stall_count - 1)
     if count <= max_stall_count or is_new_plan:
         return Step("act", count)
@@ -66,7 +67,7 @@ def read_ledger(text: str, participants: Iterable[str]) -> MagenticProgressLedge
     trouble = "there is no JSON object in it"
     for found in reversed(objects_in(text)):
         try:
-            ledger = _ledger(found)
+            ledger = MagenticProgressLedger.from_dict(found)
         except ValueError as error:
             trouble = str(error)
             continue
@@ -75,20 +76,3 @@ def read_ledger(text: str, participants: Iterable[str]) -> MagenticProgressLedge
             raise ValueError(f"next_speaker is {ledger.next_speaker.answer!r}, which is none of {names}")
         return ledger
     raise ValueError(trouble)
-
-
-def _ledger(found: Mapping[str, Any]) -> MagenticProgressLedger:
-    items: dict[str, MagenticProgressLedgerItem] = {}
-    for name in (one.name for one in fields(MagenticProgressLedger)):
-        item = found.get(name)
-        if not isinstance(item, Mapping):
-            raise ValueError(f"{name} is missing, or no object with reason and answer")
-        answer = item.get("answer")
-        if name in _YES_OR_NO:
-            answer = _WORDS.get(answer.strip().lower(), answer) if isinstance(answer, str) else answer
-            if not isinstance(answer, bool):
-                raise ValueError(f"the answer of {name} is {answer!r}, neither true nor false")
-        elif not isinstance(answer, str):
-            raise ValueError(f"the answer of {name} is {answer!r}, which is no text")
-        items[name] = MagenticProgressLedgerItem(str(item.get("reason") or ""), answer)
-    return MagenticProgressLedger(**items)

@@ -10,6 +10,7 @@ from agent_framework import Message
 
 from branchpoint.codec import copy_value
 from branchpoint.errors import DefinitionError, HandlerError
+from branchpoint.graph import Copier, unchanged
 from branchpoint.orchestrations._magentic_types import MagenticContext, MagenticProgressLedger
 from branchpoint.orchestrations._turns import checked_limit
 
@@ -21,7 +22,8 @@ class MagenticManagerBase(ABC):
 
     A manager is a part of the definition. Each question is put to a copy of it that has what
     `on_snapshot_save` returned after the question before; so what it must remember is what that method
-    returns, and one manager serves any number of checkpoints at once.
+    returns, and one manager serves any number of checkpoints at once. The copy has containers of its own;
+    other objects, such as clients, are shared.
 
     Attributes:
         max_stall_count: How far a task may be stalled until another plan is made.
@@ -88,11 +90,10 @@ class MagenticManagerBase(ABC):
 
 
 def run_scoped(definition: MagenticManagerBase, state: dict[str, Any]) -> MagenticManagerBase:
-    """Return a copy of a manager that remembers what is in a state, with containers of its own."""
+    """Return a copy of a manager that remembers what is in a state, with containers of its own, however nested."""
     manager = copy.copy(definition)
-    for name, value in vars(manager).items():
-        if type(value) in (list, dict, set):
-            vars(manager)[name] = copy.copy(value)
+    copier = Copier(definition, manager)
+    vars(manager).update((name, copier.copy(value)) for name, value in vars(definition).items())
     if state:
         manager.on_snapshot_restore(copy_value(state))
     return manager
@@ -115,8 +116,7 @@ def saved(definition: MagenticManagerBase, manager: MagenticManagerBase) -> dict
         changed = sorted(
             name
             for name, value in vars(manager).items()
-            if name not in before
-            or (value != before[name] if type(value) in (list, dict, set) else value is not before[name])
+            if name not in before or not unchanged(before[name], value, definition, manager)
         )
         if changed:
             raise HandlerError(

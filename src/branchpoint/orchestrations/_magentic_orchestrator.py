@@ -161,14 +161,20 @@ class MagenticOrchestrator(BaseGroupChatOrchestrator):
             lambda manager, task: manager.create_progress_ledger(task), MagenticProgressLedger
         )
         await self._report(ctx, _Kind.PROGRESS_LEDGER_UPDATED, ledger)
-        step = next_step(
-            ledger,
-            stall_count=self.stall_count,
-            max_stall_count=self._manager.max_stall_count,
-            reset_count=self.reset_count,
-            max_reset_count=self._manager.max_reset_count,
-            is_new_plan=is_new_plan,
-        )
+        try:
+            step = next_step(
+                ledger,
+                stall_count=self.stall_count,
+                max_stall_count=self._manager.max_stall_count,
+                reset_count=self.reset_count,
+                max_reset_count=self._manager.max_reset_count,
+                is_new_plan=is_new_plan,
+            )
+        except ValueError as error:
+            raise HandlerError(
+                f"The manager {type(self._manager).__name__} gave a ledger that cannot be used: {error}. Nothing of "
+                "this superstep was kept; mend the manager and run the checkpoint again."
+            ) from error
         self.stall_count = step.stall_count
         if step.kind == "finish":
             answer = await self._asked(lambda manager, task: manager.prepare_final_answer(task), Message)

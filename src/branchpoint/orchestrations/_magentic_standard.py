@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import Message, SupportsAgentRun
 
@@ -22,6 +22,17 @@ from branchpoint.orchestrations._magentic_types import (
 
 __all__ = ["StandardMagenticManager"]
 
+_FIELDS: Final = {
+    "task_ledger_facts_prompt": ("task",),
+    "task_ledger_plan_prompt": ("team",),
+    "task_ledger_full_prompt": ("task", "team", "facts", "plan"),
+    "task_ledger_facts_update_prompt": ("task", "old_facts"),
+    "task_ledger_plan_update_prompt": ("team",),
+    "progress_ledger_prompt": ("task", "team", "names"),
+    "final_answer_prompt": ("task",),
+}
+"""What each prompt may name."""
+
 
 class StandardMagenticManager(MagenticManagerBase):
     """Asks an agent for facts, plans, ledgers and the final answer.
@@ -32,6 +43,7 @@ class StandardMagenticManager(MagenticManagerBase):
 
     Attributes:
         task_ledger: The facts and the plan of the task; saved in every snapshot.
+        progress_ledger_retry_count: How often it is asked for one ledger.
     """
 
     def __init__(
@@ -55,10 +67,10 @@ class StandardMagenticManager(MagenticManagerBase):
 
         Args:
             agent: Who is asked.
-            task_ledger: What every new task begins with.
+            task_ledger: What it begins with; the first plan replaces it, so it is for subclasses.
             task_ledger_facts_prompt: Asks for the facts of `{task}`.
             task_ledger_plan_prompt: Asks for a plan for `{team}`.
-            task_ledger_full_prompt: Says the plan to everybody: `{task}`, `{team}`, `{facts}`, `{plan}`.
+            task_ledger_full_prompt: Puts the plan into the conversation: `{task}`, `{team}`, `{facts}`, `{plan}`.
             task_ledger_facts_update_prompt: Asks for the facts again: `{task}`, `{old_facts}`.
             task_ledger_plan_update_prompt: Asks for another plan for `{team}`.
             progress_ledger_prompt: Asks for a ledger as JSON: `{task}`, `{team}`, `{names}`.
@@ -81,7 +93,7 @@ class StandardMagenticManager(MagenticManagerBase):
         if type(tries) is not int or tries < 1:
             raise DefinitionError(f"progress_ledger_retry_count is a number from 1 on, got {tries!r}.")
         self._agent = agent
-        self._tries = tries
+        self.progress_ledger_retry_count = tries
         self.task_ledger = task_ledger
         self.task_ledger_facts_prompt = task_ledger_facts_prompt or prompts.FACTS
         self.task_ledger_plan_prompt = task_ledger_plan_prompt or prompts.PLAN
@@ -90,9 +102,8 @@ class StandardMagenticManager(MagenticManagerBase):
         self.task_ledger_plan_update_prompt = task_ledger_plan_update_prompt or prompts.PLAN_UPDATE
         self.progress_ledger_prompt = progress_ledger_prompt or prompts.PROGRESS
         self.final_answer_prompt = final_answer_prompt or prompts.FINAL_ANSWER
-        for name, prompt in vars(self).items():
-            if name.endswith("_prompt"):
-                _check_prompt(name, prompt)
+        for name, fields in _FIELDS.items():
+            _check_prompt(name, getattr(self, name), fields)
 
     def on_snapshot_save(self) -> dict[str, Any]:
         """Save the facts and the plan."""
@@ -132,7 +143,7 @@ class StandardMagenticManager(MagenticManagerBase):
         asked = [*magentic_context.chat_history, *as_messages(prompt)]
         trouble: ValueError | None = None
         answer = Message("assistant", [""])
-        for _ in range(self._tries):
+        for _ in range(self.progress_ledger_retry_count):
             answer = await self._complete(asked)
             try:
                 return read_ledger(answer.text, names)
@@ -140,9 +151,9 @@ class StandardMagenticManager(MagenticManagerBase):
                 trouble = error
                 asked += [answer, *as_messages(f"This cannot be used: {error}. Answer again, as JSON.")]
         raise HandlerError(
-            f"The manager's agent was asked {self._tries} time(s) for a progress ledger and gave none that can be "
-            f"read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this superstep was kept; run "
-            "the checkpoint again, or mend the agent."
+            f"The manager's agent was asked {self.progress_ledger_retry_count} time(s) for a progress ledger and "
+            f"gave none that can be read; the last answer was {quoted(answer.text)}: {trouble}. Nothing of this "
+            "superstep was kept; run the checkpoint again, or mend the agent."
         ) from trouble
 
     async def prepare_final_answer(self, magentic_context: MagenticContext) -> Message:
@@ -172,12 +183,11 @@ def _team(context: MagenticContext) -> str:
     return "\n".join(f"- {name}: {said}" for name, said in context.participant_descriptions.items())
 
 
-def _check_prompt(name: str, prompt: str) -> None:
-    every = dict.fromkeys(("task", "team", "facts", "plan", "old_facts", "names"), "")
+def _check_prompt(name: str, prompt: str, fields: Sequence[str]) -> None:
     try:
-        prompt.format(**every)
+        prompt.format(**dict.fromkeys(fields, ""))
     except (LookupError, ValueError, AttributeError) as error:
         raise DefinitionError(
-            f"{name} cannot be filled in ({type(error).__name__}: {error}); it may name what the docstring of "
-            "StandardMagenticManager lists, and any other brace is written twice."
+            f"{name} cannot be filled in ({type(error).__name__}: {error}); it may name "
+            f"{', '.join(f'{{{field}}}' for field in fields)}, and any other brace is written twice."
         ) from error

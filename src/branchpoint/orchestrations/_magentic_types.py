@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from agent_framework import Message
 
@@ -22,10 +22,14 @@ __all__ = [
     "MagenticProgressLedger",
     "MagenticProgressLedgerItem",
     "MagenticTaskLedger",
+    "yes_or_no",
 ]
 
 MAGENTIC_MANAGER_NAME: Final = "magentic_manager"
 """Under which name the manager speaks."""
+
+_YES_OR_NO: Final = frozenset({"is_request_satisfied", "is_in_loop", "is_progress_being_made"})
+_WORDS: Final = {"true": True, "false": False, "yes": True, "no": False}
 
 
 @register_state_type("branchpoint.magentic_task_ledger")
@@ -55,6 +59,34 @@ class MagenticProgressLedgerItem:
     reason: str
     answer: str | bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"reason": self.reason, "answer": self.answer}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> MagenticProgressLedgerItem:
+        """Return what `to_dict` returned, or what a model wrote; a reason may be missing.
+
+        Raises:
+            ValueError: The answer is neither a text, nor true or false.
+        """
+        answer = data.get("answer")
+        if not isinstance(answer, str | bool):
+            raise ValueError(f"the answer is {answer!r}, neither a text nor true or false")
+        return MagenticProgressLedgerItem(str(data.get("reason") or ""), answer)
+
+
+def yes_or_no(answer: Any, question: str) -> bool:
+    """Return an answer as true or false, also where it is a word for that.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    read = _WORDS.get(answer.strip().lower()) if isinstance(answer, str) else answer
+    if not isinstance(read, bool):
+        raise ValueError(f"the answer of {question} is {answer!r}, neither true nor false")
+    return read
+
 
 @register_state_type("branchpoint.magentic_progress_ledger")
 @dataclass
@@ -74,6 +106,30 @@ class MagenticProgressLedger:
     is_progress_being_made: MagenticProgressLedgerItem
     next_speaker: MagenticProgressLedgerItem
     instruction_or_question: MagenticProgressLedgerItem
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {one.name: getattr(self, one.name).to_dict() for one in fields(self)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> MagenticProgressLedger:
+        """Return what `to_dict` returned, or what a model wrote: "yes" and "true" are true, too.
+
+        Raises:
+            ValueError: A question is missing, or has an answer of the wrong kind.
+        """
+        items: dict[str, MagenticProgressLedgerItem] = {}
+        for name in (one.name for one in fields(MagenticProgressLedger)):
+            item = data.get(name)
+            if not isinstance(item, Mapping):
+                raise ValueError(f"{name} is missing, or no object with reason and answer")
+            answer = item.get("answer")
+            if name in _YES_OR_NO:
+                answer = yes_or_no(answer, name)
+            elif not isinstance(answer, str):
+                raise ValueError(f"the answer of {name} is {answer!r}, which is no text")
+            items[name] = MagenticProgressLedgerItem.from_dict({**item, "answer": answer})
+        return MagenticProgressLedger(**items)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Message, SupportsAgentRun
 
-from branchpoint.agents import AgentExecutor, AgentExecutorResponse
+from branchpoint.agents import AgentExecutor, AgentExecutorResponse, as_messages
 from branchpoint.codec import register_state_type
 from branchpoint.errors import DefinitionError
 from branchpoint.graph import Executor, RequestCancelled, WorkflowContext, response_handler, state
@@ -36,14 +36,14 @@ class AgentRequestInfoResponse:
     messages: list[Message] = field(default_factory=list)
 
     @staticmethod
-    def from_messages(messages: list[Message]) -> AgentRequestInfoResponse:
+    def from_messages(messages: Message | list[Message]) -> AgentRequestInfoResponse:
         """Return a response that tells the agent these messages."""
-        return AgentRequestInfoResponse(messages)
+        return AgentRequestInfoResponse(as_messages(messages))
 
     @staticmethod
-    def from_strings(texts: list[str]) -> AgentRequestInfoResponse:
+    def from_strings(texts: str | list[str]) -> AgentRequestInfoResponse:
         """Return a response that tells the agent these texts, as its user."""
-        return AgentRequestInfoResponse([Message("user", [text]) for text in texts])
+        return AgentRequestInfoResponse(as_messages(texts))
 
     @staticmethod
     def approve() -> AgentRequestInfoResponse:

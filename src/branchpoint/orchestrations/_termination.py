@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from agent_framework import Message
 
+from branchpoint.codec import copy_value
 from branchpoint.errors import DefinitionError, HandlerError
 
 __all__ = ["TerminationCondition", "checked_condition", "is_over"]
@@ -36,7 +37,7 @@ async def is_over(
 
     Args:
         condition: The condition; without one, nothing is ever over.
-        conversation: What was said, the condition's own copy.
+        conversation: What was said; the condition gets a copy.
         executor_id: Who asks, for errors.
 
     Raises:
@@ -46,7 +47,7 @@ async def is_over(
         return False
     name = getattr(condition, "__name__", type(condition).__name__)
     try:
-        answer = condition(conversation)
+        answer = condition(copy_value(conversation))
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Where workflows meet agents: the one place of this room that imports the room of agents, by its fixed name."""
+"""Where workflows meet agents: the one place of this room that imports rooms above it, by their fixed names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,24 @@ def agents_room() -> ModuleType:
     return branchpoint.agents
 
 
+def _orchestrations_room() -> ModuleType:
+    import branchpoint.orchestrations
+
+    return branchpoint.orchestrations
+
+
 # A message that is met, or one that is loaded, has the room imported that can keep it.
 expect_registry(
     "agent_framework", ("agent_framework.", "branchpoint.agent", "branchpoint.checkpoint"), agents_room
+)
+# Who reads what an orchestration asks need not have built one.
+expect_registry(
+    "branchpoint.orchestrations",
+    (
+        "branchpoint.agent_request_info",
+        "branchpoint.group_chat",
+        "branchpoint.handoff",
+        "branchpoint.magentic",
+    ),
+    _orchestrations_room,
 )

@@ -26,7 +26,7 @@ def test_a_review_approves_or_says_what_to_do() -> None:
     assert AgentRequestInfoResponse.approve().messages == []
     texts = AgentRequestInfoResponse.from_strings(["One.", "Two."]).messages
     assert [(message.role, message.text) for message in texts] == [("user", "One."), ("user", "Two.")]
-    assert AgentRequestInfoResponse.from_messages(texts).messages is texts
+    assert AgentRequestInfoResponse.from_messages(texts).messages == texts
 
 
 @pytest.mark.parametrize(

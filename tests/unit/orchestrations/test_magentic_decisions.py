@@ -104,3 +104,20 @@ def test_a_task_that_is_done_needs_nobody_to_act() -> None:
         ).next_speaker.answer
         == ""
     )
+
+
+def test_a_ledger_is_plain_json_and_back() -> None:
+    plain = ledger(progress=False).to_dict()
+    assert plain["is_progress_being_made"] == {"reason": "", "answer": False}
+    assert MagenticProgressLedger.from_dict(json.loads(json.dumps(plain))) == ledger(progress=False)
+    with pytest.raises(ValueError, match="the answer is None"):
+        MagenticProgressLedgerItem.from_dict({"reason": "so"})
+
+
+def test_a_word_for_no_finishes_nothing() -> None:
+    said = ledger()
+    said.is_request_satisfied = MagenticProgressLedgerItem("", "False")
+    step = next_step(
+        said, stall_count=0, max_stall_count=3, reset_count=0, max_reset_count=None, is_new_plan=False
+    )
+    assert step == Step("act", 0)

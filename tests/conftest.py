@@ -61,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _account_for_tasks(item)
 
 
+def pytest_collection_finish() -> None:
+    """Put what was imported and collected out of the collector's sight: it stays until the end, and there is much."""
+    gc.collect()
+    gc.freeze()
+
+
 def _on_servers(item: pytest.Item) -> list[str]:
     """The backends on servers that a test is run with, by its parameters."""
     given = getattr(getattr(item, "callspec", None), "params", {}).values()

@@ -358,7 +358,7 @@ def test_a_step_that_exits_the_program_leaves_the_checkpoint_usable(
 
 # Memory.
 
-MANY = 10_000 if SOAKING else 1_000
+MANY = 10_000 if SOAKING else 300
 SOME = 2_000 if SOAKING else 150
 
 

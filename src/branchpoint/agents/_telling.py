@@ -22,8 +22,8 @@ __all__ = ["Teller", "is_heard"]
 class Teller:
     """Tells what one call comes to, in order and each thing once.
 
-    Outputs and requests are told. The updates of an agent inside are told as they come, and then its
-    whole response is not told again. Everything else stays with the workflow.
+    Outputs and requests are told. Pieces of an output are told as they come where they are updates of an
+    agent or texts, and of the whole then only what they did not say. Everything else stays with the workflow.
 
     Args:
         is_heard: Says whether outputs of a child, by the path to it, are outputs of the whole.
@@ -35,8 +35,10 @@ class Teller:
     def __init__(self, is_heard: Callable[[tuple[str, ...]], bool]) -> None:
         self._is_heard = is_heard
         self.told: list[AgentResponseUpdate] = []
-        self._pieces: set[str | None] = set()
+        self._said: dict[str | None, list[str]] = {}  # what pieces said, by the output that they are of
+        self._updated: set[str | None] = set()  # outputs of which pieces were updates
         self._wholes: set[str | None] = set()
+        self._through: set[tuple[tuple[str, ...], str | None]] = set()  # whose superstep is complete
 
     def hear(self, events: Iterable[WorkflowEvent[Any]]) -> list[AgentResponseUpdate]:
         """Return the updates that events come to, apart from what was told before."""
@@ -53,14 +55,47 @@ class Teller:
             if event.request_id not in self._wholes:
                 self._wholes.add(event.request_id)
                 yield _update(event, [question(event)], event.request_id)
+        elif event.type == "executor_invoked":
+            self._through.discard((event.path, event.executor_id))
+        elif event.type == "executor_completed":
+            self._through.add((event.path, event.executor_id))
         elif event.type == "output" and self._is_heard(event.path):
-            if isinstance(event.data, AgentResponseUpdate):
-                self._pieces.add(event.output_id)
-                yield _piece(event)
-            elif event.output_id not in self._wholes:
-                self._wholes.add(event.output_id)
-                if event.output_id not in self._pieces:
-                    yield from _whole(event)
+            # An output is told after its superstep, a piece of it before.
+            if event.durable or (event.path, event.executor_id) in self._through:
+                if event.output_id not in self._wholes:
+                    self._wholes.add(event.output_id)
+                    yield from self._rest(event)
+            else:
+                yield from self._piece(event)
+
+    def _piece(self, event: WorkflowEvent[Any]) -> Iterator[AgentResponseUpdate]:
+        """Tell a piece; one that is neither an update nor a text waits for the whole."""
+        piece = event.data
+        if isinstance(piece, AgentResponseUpdate):
+            self._updated.add(event.output_id)
+            self._say(event, piece.text)
+            yield _piece(event)
+        elif isinstance(piece, str) and piece:
+            self._say(event, piece)
+            yield _update(event, [Content.from_text(piece)], event.output_id, raw=piece)
+
+    def _say(self, event: WorkflowEvent[Any], text: str) -> None:
+        self._said.setdefault(event.output_id, []).append(text)
+
+    def _rest(self, event: WorkflowEvent[Any]) -> Iterator[AgentResponseUpdate]:
+        """Tell of an output what its pieces did not say: all of it, where they said something else."""
+        said, data = "".join(self._said.get(event.output_id, ())), event.data
+        if said and isinstance(data, str) and data.startswith(said):
+            if len(data) > len(said):
+                yield _update(event, [Content.from_text(data[len(said) :])], event.output_id, raw=data)
+            return
+        whole = list(_whole(event))
+        if event.output_id in self._said:
+            # Updates and their response may differ in white space, and updates of others may come before.
+            before, text = ("".join(one.split()) for one in (said, "".join(update.text for update in whole)))
+            if before.endswith(text) if event.output_id in self._updated else before == text:
+                return
+        yield from whole
 
 
 def is_heard(workflow: Any, path: tuple[str, ...]) -> bool:

@@ -118,6 +118,8 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     close_opened_now()
     if _new_threads(threads) or _open_files() - files:
         gc.collect()  # an object in a reference cycle closes its file only when collected
+        for thread in _new_threads(threads):
+            thread.join(1)  # one that is about to end may end
     new_files = _open_files() - files
     assert not new_files, f"the test left files open: {sorted(new_files.elements())}"
     new_threads = _new_threads(threads)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -10,9 +13,10 @@ from branchpoint.errors import ExecutorStateError
 from branchpoint.events import WorkflowEvent
 from branchpoint.functional._execution import Execution, here
 
-__all__ = ["RunContext", "get_run_context"]
+__all__ = ["RunContext", "get_run_context", "is_context"]
 
 _GONE: Final = object()
+_NAMED: Final = re.compile(r"\bRunContext\b")
 
 
 async def _nothing() -> None:
@@ -143,3 +147,12 @@ def get_run_context() -> RunContext | None:
     """Return what the function that is running works through; None outside of any."""
     now = here.get()
     return None if now is None else now.execution.context
+
+
+def is_context(annotation: Any, func: Callable[..., Any]) -> bool:
+    """Say whether a parameter of a function that is annotated so takes the context."""
+    if isinstance(annotation, str):
+        annotation = getattr(inspect.unwrap(func), "__globals__", {}).get(annotation, annotation)
+    if isinstance(annotation, str):  # it need not be defined at run time
+        return bool(_NAMED.search(annotation))
+    return annotation is RunContext or RunContext in typing.get_args(annotation)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
-import typing
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from branchpoint.codec import copy_value
 from branchpoint.engine import call_in_thread
 from branchpoint.errors import DefinitionError, EncodingError
-from branchpoint.functional._context import RunContext
+from branchpoint.functional._context import RunContext, is_context
 from branchpoint.functional._execution import here
 
 __all__ = ["Step", "step"]
 
-_NAMED: Final = re.compile(r"\bRunContext\b")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,12 +65,7 @@ class Step(Generic[P, R]):
     def _context(self) -> str | None:
         """The parameter that takes the context."""
         for name, parameter in self._signature.parameters.items():
-            annotation = parameter.annotation
-            if annotation is RunContext or RunContext in typing.get_args(annotation):
-                return name
-            if isinstance(annotation, str) and _NAMED.search(
-                annotation
-            ):  # it need not be defined at run time
+            if is_context(parameter.annotation, self.function):
                 return name
         return None
 

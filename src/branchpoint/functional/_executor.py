@@ -68,8 +68,9 @@ class FunctionalExecutor(CodedExecutor):
         args = (message, execution.context) if self.wants_context else (message,)
         journal.over, result = await execution.run(self.function(*args))
         journal.arrange(execution.orders)
-        if journal.over:
-            execution.context.apply()
+        if not journal.over:
+            port.forget_state()  # the function will set it again, from its top
+        else:
             for request_id in journal.asked.values():
                 port.withdraw(request_id)  # the function came to its end without those answers
             journal.asked = {}

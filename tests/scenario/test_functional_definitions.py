@@ -392,3 +392,32 @@ async def test_the_context_may_be_declared_in_several_ways() -> None:
 
     for one in (bare, anything, optional, by_alias):
         assert (await one.run("x")).get_outputs() == [one.name]
+
+
+async def test_a_step_that_is_called_with_what_it_does_not_take_is_named() -> None:
+    @step
+    async def unmarked(text: str, ctx) -> str:  # type: ignore[no-untyped-def]
+        return text
+
+    @step
+    async def one(text: str) -> str:
+        return text
+
+    @workflow
+    async def calling(which: int, ctx: RunContext) -> str:
+        if which == 1:
+            return str(await unmarked("x", ctx))
+        if which == 2:
+            return str(await unmarked("x", ctx=ctx))
+        return await one("x", "y")  # type: ignore[call-arg]
+
+    for which in (1, 2):
+        with pytest.raises(TypeError, match=r"step 'unmarked' is given the context .* annotate that"):
+            await calling.run(which, checkpoint=calling.create_checkpoint())
+    with pytest.raises(TypeError, match="step 'one': too many positional arguments"):
+        await calling.run(3, checkpoint=calling.create_checkpoint())
+
+
+def test_a_step_is_no_workflow() -> None:
+    with pytest.raises(DefinitionError, match=r"for async functions, got <Step 'make'>"):
+        workflow(make)

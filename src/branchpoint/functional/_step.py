@@ -79,6 +79,7 @@ class Step(Generic[P, R]):
 
         Raises:
             EncodingError: An argument cannot be encoded, so this call could not be told from others.
+            TypeError: The function does not take these arguments.
         """
         now = here.get()
         if now is None:
@@ -86,8 +87,19 @@ class Step(Generic[P, R]):
         execution = now.execution
         execution.know(self.name, self.function)
         plain = tuple(one for one in args if not isinstance(one, RunContext))
-        named = {name: value for name, value in kwargs.items() if name != self._context}
-        taken = self._without_context.bind(*plain, **named).arguments
+        named = {
+            name: value
+            for name, value in kwargs.items()
+            if name != self._context and not isinstance(value, RunContext)
+        }
+        if self._context is None and len(plain) + len(named) < len(args) + len(kwargs):
+            raise TypeError(
+                f"step {self.name!r} is given the context and has no parameter for it: annotate that with RunContext"
+            )
+        try:
+            taken = self._without_context.bind(*plain, **named).arguments
+        except TypeError as error:
+            raise TypeError(f"step {self.name!r}: {error}") from None
         if self._replay_key is None:  # by value, as a step that is replayed changes nothing of its caller's
             taken = {
                 name: copy_value(value, path=f"{name} of step {self.name!r}") for name, value in taken.items()

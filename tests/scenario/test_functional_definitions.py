@@ -24,6 +24,8 @@ from branchpoint import (
 from branchpoint.functional import FunctionalWorkflow, RunContext, step, workflow
 from tests.scenario.kit import Ticks
 
+Alias = RunContext
+
 
 class Opaque:
     """Of a type that is not registered."""
@@ -336,3 +338,86 @@ async def test_r53_wrong_arguments_of_a_step_are_told_at_the_call() -> None:
 
     with pytest.raises(TypeError, match="too many positional arguments"):
         await wrong.run(1)
+
+
+def test_a_function_that_would_get_its_context_in_place_of_something_else_is_refused() -> None:
+    with pytest.raises(
+        DefinitionError, match="'add' has 'b' as its second parameter, which gets the RunContext"
+    ):
+
+        @workflow
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+    with pytest.raises(DefinitionError, match="'turned' takes the context as its first parameter"):
+
+        @workflow
+        async def turned(ctx: RunContext, a: int) -> int:
+            return a
+
+    with pytest.raises(DefinitionError, match="'alone' takes the context as its first parameter"):
+
+        @workflow
+        async def alone(ctx: RunContext) -> int:
+            return 1
+
+    with pytest.raises(DefinitionError, match="'method' is a method"):
+
+        class Holder:
+            @workflow
+            async def method(self, text: str) -> str:
+                return text
+
+
+async def test_the_context_may_be_declared_in_several_ways() -> None:
+    @step
+    async def aliased(ctx: Alias) -> str:
+        return ctx.workflow_id
+
+    @workflow
+    async def bare(text: str, ctx):  # type: ignore[no-untyped-def]
+        return await aliased()
+
+    @workflow
+    async def anything(text: str, ctx: Any) -> str:
+        return await aliased()
+
+    @workflow
+    async def optional(text: str, ctx: RunContext | None = None) -> str:
+        return await aliased()
+
+    @workflow
+    async def by_alias(text: str, ctx: Alias) -> str:
+        return await aliased()
+
+    for one in (bare, anything, optional, by_alias):
+        assert (await one.run("x")).get_outputs() == [one.name]
+
+
+async def test_a_step_that_is_called_with_what_it_does_not_take_is_named() -> None:
+    @step
+    async def unmarked(text: str, ctx) -> str:  # type: ignore[no-untyped-def]
+        return text
+
+    @step
+    async def one(text: str) -> str:
+        return text
+
+    @workflow
+    async def calling(which: int, ctx: RunContext) -> str:
+        if which == 1:
+            return str(await unmarked("x", ctx))
+        if which == 2:
+            return str(await unmarked("x", ctx=ctx))
+        return await one("x", "y")  # type: ignore[call-arg]
+
+    for which in (1, 2):
+        with pytest.raises(TypeError, match=r"step 'unmarked' is given the context .* annotate that"):
+            await calling.run(which, checkpoint=calling.create_checkpoint())
+    with pytest.raises(TypeError, match="step 'one': too many positional arguments"):
+        await calling.run(3, checkpoint=calling.create_checkpoint())
+
+
+def test_a_step_is_no_workflow() -> None:
+    with pytest.raises(DefinitionError, match=r"for async functions, got <Step 'make'>"):
+        workflow(make)

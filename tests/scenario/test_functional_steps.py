@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from branchpoint import Checkpoint, WorkflowExecutor, clock, ids
+from branchpoint import Checkpoint, ExecutorStateError, WorkflowExecutor, clock, ids
 from branchpoint.functional import FunctionalWorkflow, RunContext, get_run_context, step, workflow
 from tests.scenario.kit import Boom, Place, Step, Ticks, chain, every_place
 from tests.scenario.nests import lawful
@@ -436,3 +436,47 @@ async def calls_of_a_replay(count: int) -> int:
 async def test_r53_a_replay_costs_as_much_for_each_step_however_many_there_are() -> None:
     few, many = await calls_of_a_replay(250), await calls_of_a_replay(1_000)
     assert many < 4.4 * few
+
+
+async def test_r53_a_copy_of_state_that_is_changed_and_not_set_is_refused() -> None:
+    @workflow
+    async def losing(text: str, ctx: RunContext) -> int:
+        texts = ctx.get_state("texts", [])
+        texts.append(text)
+        return len(texts)
+
+    cp = losing.create_checkpoint()
+    with pytest.raises(ExecutorStateError, match=r"'texts'.*call ctx.set_state"):
+        await losing.run("one", checkpoint=cp)
+
+
+async def test_r53_what_was_set_before_a_pause_is_set_anew_after_it() -> None:
+    missing = object()
+
+    @step
+    async def look(ctx: RunContext) -> int:
+        assert ctx.get_state("none", missing) is missing
+        texts: list[str] = ctx.get_state("texts")
+        texts.append("of the step's own")
+        return len(texts)
+
+    @workflow
+    async def asking(text: str, ctx: RunContext) -> list[Any]:
+        assert ctx.get_state("none", missing) is missing
+        ctx.set_state("texts", [text])
+        texts = ctx.get_state("texts")
+        texts.append("more")
+        seen = await look()
+        assert await ctx.request_info("go on?", bool)
+        ctx.set_state("texts", texts)
+        ctx.set_state("gone", 1)
+        ctx.delete_state("gone")
+        return [seen, ctx.get_state("texts"), ctx.get_state("gone", "absent")]
+
+    cp = asking.create_checkpoint()
+    [asked] = (await asking.run("one", checkpoint=cp)).get_request_info_events()
+    assert cp.head_snapshot is not None
+    assert cp.head_snapshot.state["workflow_state"]["shared"] == {}
+    done = await asking.run(responses={str(asked.request_id): True}, checkpoint=cp)
+    assert done.get_outputs() == [[2, ["one", "more"], "absent"]]
+    assert cp.head_snapshot.state["workflow_state"]["shared"] == {"texts": ["one", "more"]}

@@ -154,6 +154,10 @@ class HandlerPort(msgspec.Struct):
         self._open("withdraw")
         self.share.withdrawn.append(request_id)
 
+    def forget_state(self) -> None:
+        self._open("forget_state")
+        self.share.forget()
+
     # What the handler may do.
 
     def send(self, value: Any, target_id: str | None) -> None:

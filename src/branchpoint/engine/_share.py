@@ -148,6 +148,11 @@ class Share(msgspec.Struct):
         if held and kept is not value:
             self.watch(key, value, written=True)
 
+    def forget(self) -> None:
+        """Drop what was written, and watch none of the copies that were lent."""
+        self.writes = {}
+        self.lent = None
+
     def check_lent(self) -> None:
         """Refuse a copy of shared state that was changed and not written back.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -10,9 +13,10 @@ from branchpoint.errors import ExecutorStateError
 from branchpoint.events import WorkflowEvent
 from branchpoint.functional._execution import Execution, here
 
-__all__ = ["RunContext", "get_run_context"]
+__all__ = ["RunContext", "get_run_context", "is_context"]
 
-_GONE: Final = object()
+_ABSENT: Final = object()
+_NAMED: Final = re.compile(r"\bRunContext\b")
 
 
 async def _nothing() -> None:
@@ -28,7 +32,6 @@ class RunContext:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self._written: dict[str, Any] = {}
 
     @property
     def workflow_id(self) -> str:
@@ -94,12 +97,14 @@ class RunContext:
     def get_state(self, key: str, default: Any = None) -> Any:
         """Return a copy of the value that a key of the workflow's shared state has.
 
-        That is what earlier turns left there, with what this execution of the function has set since.
+        That is what earlier turns left there, with what this execution of the function has set since. A
+        copy that the function changes has to be set again; one that a step changes is the step's own.
         """
-        if key in self._written:
-            value = self._written[key]
-            return default if value is _GONE else copy_value(value)
-        return copy_value(self._execution.port.get_state(key, default, True))
+        port = self._execution.port
+        if self._step() is None:
+            return port.get_state(key, default, True)
+        value = port.get_state(key, _ABSENT, False)
+        return default if value is _ABSENT else copy_value(value)
 
     def set_state(self, key: str, value: Any) -> None:
         """Set a key to the value as it is now; it takes effect when the function returns.
@@ -108,38 +113,44 @@ class RunContext:
             ExecutorStateError: A step does it. A step that is done is not run again, so what it set would
                 be missing then; have it return the value, and let the function set it.
         """
-        self._write("set_state", key, copy_value(value, path=f"workflow_state.shared.{key}"))
+        self._check("set_state", key)
+        self._execution.port.set_state(key, value)
 
     def delete_state(self, key: str) -> None:
         """Remove a key when the function returns; not in a step, as with `set_state`."""
-        self._write("delete_state", key, _GONE)
+        self._check("delete_state", key)
+        self._execution.port.delete_state(key)
 
     def update_state(self, key: str, fn: Callable[[Any], Any]) -> Any:
         """Set a key to what `fn` makes of its present value, and return that; not in a step."""
-        value = fn(self.get_state(key))
-        self.set_state(key, value)
-        return value
+        self._check("update_state", key)
+        return self._execution.port.update_state(key, fn)
 
-    def _write(self, what: str, key: str, value: Any) -> None:
-        now = here.get()
-        if now is not None and now.scope.step is not None:
+    def _check(self, what: str, key: str) -> None:
+        step = self._step()
+        if step is not None:
             raise ExecutorStateError(
-                f"ctx.{what}({key!r}) was called in step {now.scope.step.name!r}. A step that is done is not run "
+                f"ctx.{what}({key!r}) was called in step {step!r}. A step that is done is not run "
                 "again, so what it set would be missing then: return the value, and set it in the function."
             )
         self._execution.check(what)
-        self._written[key] = value
 
-    def apply(self) -> None:
-        """Hand over what the function has set."""
-        for key, value in self._written.items():
-            if value is _GONE:
-                self._execution.port.delete_state(key)
-            else:
-                self._execution.port.set_state(key, value)
+    @staticmethod
+    def _step() -> str | None:
+        now = here.get()
+        return None if now is None or now.scope.step is None else now.scope.step.name
 
 
 def get_run_context() -> RunContext | None:
     """Return what the function that is running works through; None outside of any."""
     now = here.get()
     return None if now is None else now.execution.context
+
+
+def is_context(annotation: Any, func: Callable[..., Any]) -> bool:
+    """Say whether a parameter of a function that is annotated so takes the context."""
+    if isinstance(annotation, str):
+        annotation = getattr(inspect.unwrap(func), "__globals__", {}).get(annotation, annotation)
+    if isinstance(annotation, str):  # it need not be defined at run time
+        return bool(_NAMED.search(annotation))
+    return annotation is RunContext or RunContext in typing.get_args(annotation)

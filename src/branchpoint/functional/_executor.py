@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar, Never
 
 from branchpoint.codec import copy_value
-from branchpoint.functional._context import RunContext
+from branchpoint.errors import DefinitionError
+from branchpoint.functional._context import RunContext, is_context
 from branchpoint.functional._execution import Execution
 from branchpoint.functional._journal import Journal
 from branchpoint.graph import CodedExecutor, WorkflowContext, port_of
@@ -25,6 +28,7 @@ class FunctionalExecutor(CodedExecutor):
 
     def __init__(self, func: Any, id: str) -> None:
         super().__init__(func, id)
+        _check_parameters(func)
         self.journal = None
         self.notation: Any = None
 
@@ -64,10 +68,32 @@ class FunctionalExecutor(CodedExecutor):
         args = (message, execution.context) if self.wants_context else (message,)
         journal.over, result = await execution.run(self.function(*args))
         journal.arrange(execution.orders)
-        if journal.over:
-            execution.context.apply()
+        if not journal.over:
+            port.forget_state()  # the function will set it again, from its top
+        else:
             for request_id in journal.asked.values():
                 port.withdraw(request_id)  # the function came to its end without those answers
             journal.asked = {}
             if result is not None:
                 await ctx.yield_output(result)
+
+
+def _check_parameters(func: Callable[..., Any]) -> None:
+    """Refuse a function that would get its context where it wants something else."""
+    message, *rest = inspect.signature(func).parameters.values()
+    called = f"Function {getattr(func, '__name__', func)!r}"
+    if message.name in ("self", "cls"):
+        raise DefinitionError(
+            f"{called} is a method; a workflow is a function. Make one that takes all it needs as its message."
+        )
+    if is_context(message.annotation, func):
+        raise DefinitionError(
+            f"{called} takes the context as its first parameter; the message comes first: {FunctionalExecutor.form}."
+        )
+    for one in rest:
+        free = one.annotation is one.empty or str(one.annotation).rpartition(".")[2] == "Any"
+        if not free and not is_context(one.annotation, func):
+            raise DefinitionError(
+                f"{called} has {one.name!r} as its second parameter, which gets the RunContext. Annotate it so; "
+                "a workflow has one message, so put several values into a dict or a dataclass."
+            )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
-import typing
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from branchpoint.codec import copy_value
 from branchpoint.engine import call_in_thread
 from branchpoint.errors import DefinitionError, EncodingError
-from branchpoint.functional._context import RunContext
+from branchpoint.functional._context import RunContext, is_context
 from branchpoint.functional._execution import here
 
 __all__ = ["Step", "step"]
 
-_NAMED: Final = re.compile(r"\bRunContext\b")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,12 +65,7 @@ class Step(Generic[P, R]):
     def _context(self) -> str | None:
         """The parameter that takes the context."""
         for name, parameter in self._signature.parameters.items():
-            annotation = parameter.annotation
-            if annotation is RunContext or RunContext in typing.get_args(annotation):
-                return name
-            if isinstance(annotation, str) and _NAMED.search(
-                annotation
-            ):  # it need not be defined at run time
+            if is_context(parameter.annotation, self.function):
                 return name
         return None
 
@@ -87,6 +79,7 @@ class Step(Generic[P, R]):
 
         Raises:
             EncodingError: An argument cannot be encoded, so this call could not be told from others.
+            TypeError: The function does not take these arguments.
         """
         now = here.get()
         if now is None:
@@ -94,8 +87,19 @@ class Step(Generic[P, R]):
         execution = now.execution
         execution.know(self.name, self.function)
         plain = tuple(one for one in args if not isinstance(one, RunContext))
-        named = {name: value for name, value in kwargs.items() if name != self._context}
-        taken = self._without_context.bind(*plain, **named).arguments
+        named = {
+            name: value
+            for name, value in kwargs.items()
+            if name != self._context and not isinstance(value, RunContext)
+        }
+        if self._context is None and len(plain) + len(named) < len(args) + len(kwargs):
+            raise TypeError(
+                f"step {self.name!r} is given the context and has no parameter for it: annotate that with RunContext"
+            )
+        try:
+            taken = self._without_context.bind(*plain, **named).arguments
+        except TypeError as error:
+            raise TypeError(f"step {self.name!r}: {error}") from None
         if self._replay_key is None:  # by value, as a step that is replayed changes nothing of its caller's
             taken = {
                 name: copy_value(value, path=f"{name} of step {self.name!r}") for name, value in taken.items()

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from branchpoint.errors import DefinitionError
 from branchpoint.functional._executor import FunctionalExecutor
+from branchpoint.functional._step import Step
 from branchpoint.workflow import Workflow, WorkflowBuilder
 
 __all__ = ["FunctionalWorkflow", "workflow"]
@@ -66,7 +67,7 @@ def workflow(
     """
 
     def wrap(function: Callable[..., Any]) -> FunctionalWorkflow:
-        if isinstance(function, type) or not callable(function):
+        if isinstance(function, type | Step | Workflow) or not callable(function):
             raise DefinitionError(f"@workflow is for async functions, got {function!r}.")
         called = str(name or getattr(function, "__name__", ""))
         executor = FunctionalExecutor(function, called)

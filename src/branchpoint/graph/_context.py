@@ -116,6 +116,10 @@ class Port(Protocol):
         """Close a request of this executor that nobody needs answered any more."""
         ...
 
+    def forget_state(self) -> None:
+        """Drop what was written to the shared state; copies of it that were changed are no matter then."""
+        ...
+
     def emit(self, event: WorkflowEvent[Any]) -> Awaitable[None] | None:
         """Deliver an event of the executor's own."""
         ...

@@ -147,7 +147,9 @@ async def test_r53_input_and_output_have_the_types_that_the_function_declares() 
     assert isinstance(typed, Workflow)
     with pytest.raises(InvalidInputError):
         await typed.run("text")
-    with pytest.raises(OutputTypeError):
+    with pytest.raises(
+        OutputTypeError, match=r"'typed' returned a int, and declares .*str.*\. Annotate it so"
+    ):
         await typed.run(1)
 
 

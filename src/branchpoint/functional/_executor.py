@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Never
 
 from branchpoint.codec import copy_value
-from branchpoint.errors import DefinitionError
+from branchpoint.errors import DefinitionError, OutputTypeError
 from branchpoint.functional._context import RunContext, is_context
 from branchpoint.functional._execution import Execution
 from branchpoint.functional._journal import Journal
@@ -75,7 +75,17 @@ class FunctionalExecutor(CodedExecutor):
                 port.withdraw(request_id)  # the function came to its end without those answers
             journal.asked = {}
             if result is not None:
-                await ctx.yield_output(result)
+                await self._yield(result, ctx)
+
+    async def _yield(self, result: Any, ctx: WorkflowContext[Never, Any]) -> None:
+        try:
+            await ctx.yield_output(result)
+        except OutputTypeError:
+            declared = inspect.formatannotation(inspect.signature(self.function).return_annotation)
+            raise OutputTypeError(
+                f"Function {self.id!r} returned a {type(result).__name__}, and declares {declared}. "
+                "Annotate it so, or convert the value."
+            ) from None
 
 
 def _check_parameters(func: Callable[..., Any]) -> None:

@@ -72,7 +72,7 @@ class AgentCall:
                 untold = [event for event in untold if event.request_id not in answers]
             elif self._providers.missed_some:
                 # A turn came to its end although its reader had left.
-                heard = self._teller()
+                heard = self._teller(stream)
                 heard.hear(await _of_last_input(checkpoint, head))
                 await self._providers.catch_up(heard.response())
         given = await self._providers.before(messages, is_new=head is None)
@@ -81,7 +81,7 @@ class AgentCall:
             arguments["responses"] = answers
         elif messages:
             arguments["message"] = self._form(given)
-        teller = self._teller()
+        teller = self._teller(stream)
         fresh, done = 0, False
         # A copy of the session from before this delivery is not where the delivery has led.
         behind = (
@@ -102,8 +102,8 @@ class AgentCall:
         # What was only said again, since it is still open, is in no history twice.
         await self._providers.after(teller.response(fresh), moved=moved)
 
-    def _teller(self) -> Teller:
-        return Teller(partial(is_heard, self._workflow))
+    def _teller(self, is_live: bool) -> Teller:
+        return Teller(partial(is_heard, self._workflow), is_live)
 
     def _keep(self, head: CheckpointSnapshot | None, done: bool, behind: bool) -> bool:
         """Have the session keep where the workflow is now, and say whether that is another place than before."""

@@ -22,18 +22,21 @@ __all__ = ["Teller", "is_heard"]
 class Teller:
     """Tells what one call comes to, in order and each thing once.
 
-    Outputs and requests are told. Pieces of an output are told as they come where they are updates of an
-    agent or texts, and of the whole then only what they did not say. Everything else stays with the workflow.
+    Outputs and requests are told. Pieces of an output are told to a reader of a stream as they come, where they
+    are updates of an agent or texts, and of the whole then only what they did not say. Everything else stays
+    with the workflow.
 
     Args:
         is_heard: Says whether outputs of a child, by the path to it, are outputs of the whole.
+        is_live: Whether somebody reads a stream.
 
     Attributes:
         told: The updates so far.
     """
 
-    def __init__(self, is_heard: Callable[[tuple[str, ...]], bool]) -> None:
+    def __init__(self, is_heard: Callable[[tuple[str, ...]], bool], is_live: bool) -> None:
         self._is_heard = is_heard
+        self._is_live = is_live
         self.told: list[AgentResponseUpdate] = []
         self._said: dict[str | None, list[str]] = {}  # what pieces said, by the output that they are of
         self._updated: set[str | None] = set()  # outputs of which pieces were updates
@@ -65,7 +68,7 @@ class Teller:
                 if event.output_id not in self._wholes:
                     self._wholes.add(event.output_id)
                     yield from self._rest(event)
-            else:
+            elif self._is_live:
                 yield from self._piece(event)
 
     def _piece(self, event: WorkflowEvent[Any]) -> Iterator[AgentResponseUpdate]:

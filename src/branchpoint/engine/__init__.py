@@ -2,6 +2,7 @@
 
 from branchpoint.engine._channel import Channel
 from branchpoint.engine._driver import Finished, Runner
+from branchpoint.engine._notes import note
 from branchpoint.engine._options import WorkflowInvocationKwargs, check_options
 from branchpoint.engine._request import ABSENT, Absent, RunRequest
 from branchpoint.engine._stopping import asked_to_end, ended, forget, stop
@@ -20,5 +21,6 @@ __all__ = [
     "check_options",
     "ended",
     "forget",
+    "note",
     "stop",
 ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from branchpoint.codec import comparison_digest, copy_value, type_expression
-from branchpoint.engine import forget, stop
+from branchpoint.engine import forget, note, stop
 from branchpoint.errors import ExecutorStateError, HandlerError
 from branchpoint.events import WorkflowErrorDetails, WorkflowEvent, WorkflowEventType
 from branchpoint.functional._journal import Journal, Record
@@ -185,7 +185,9 @@ class Execution:
                 await self._keep(record, scope.made)
             except Exception as error:
                 details = WorkflowErrorDetails.from_exception(error, executor_id=call.name)
-                _note(error, f"step {call.name!r}")
+                where = f"step {call.name!r}"
+                if where not in getattr(error, "__notes__", ()):
+                    note(error, where)
                 if not self.closing:
                     await self.tell("executor_failed", call.name, details)
                 raise
@@ -335,8 +337,3 @@ class Execution:
                 f"The function of {self.port.executor_id!r} did not end within {GRACE:g} s of being cancelled, "
                 "because it swallows CancelledError. Let it pass: it is how a function is paused."
             )
-
-
-def _note(error: BaseException, text: str) -> None:
-    if text not in getattr(error, "__notes__", ()):
-        error.add_note(text)

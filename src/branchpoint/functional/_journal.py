@@ -6,7 +6,7 @@ Pure. It is the state of the executor that runs the function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from branchpoint.codec import Encoded, Format, Memo, copy_value, encode
 from branchpoint.errors import ExecutorStateError
 
 __all__ = ["Journal", "Record"]
+
+T = TypeVar("T")
 
 
 class Record(msgspec.Struct):
@@ -103,16 +105,9 @@ class Journal(msgspec.Struct):
 
         Those that were not called come last.
         """
-        called = [key for key in self.records if key in orders]
-        rest = [key for key in self.records if key not in orders]
-        self.records = {key: self.records[key] for key in (*sorted(called, key=orders.__getitem__), *rest)}
-        self.answers = self._sorted(self.answers, orders)
-        self.asked = self._sorted(self.asked, orders)
-
-    @staticmethod
-    def _sorted(given: dict[str, Any], orders: Mapping[str, tuple[int | str, ...]]) -> dict[str, Any]:
-        called = sorted((key for key in given if key in orders), key=orders.__getitem__)
-        return {key: given[key] for key in (*called, *(key for key in given if key not in orders))}
+        self.records = _sorted(self.records, orders)
+        self.answers = _sorted(self.answers, orders)
+        self.asked = _sorted(self.asked, orders)
 
     def export(self, format: Format | None, depth: int) -> dict[str, Any]:
         """Return what a snapshot holds; what was encoded before is not encoded again."""
@@ -140,3 +135,8 @@ class Journal(msgspec.Struct):
             "answers": dict(self.answers),
             "over": self.over,
         }
+
+
+def _sorted(given: dict[str, T], orders: Mapping[str, tuple[int | str, ...]]) -> dict[str, T]:
+    called = sorted((key for key in given if key in orders), key=orders.__getitem__)
+    return {key: given[key] for key in (*called, *(key for key in given if key not in orders))}

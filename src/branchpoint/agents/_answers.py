@@ -9,6 +9,8 @@ from agent_framework import Content, Message
 from branchpoint.graph import RequestCancelled
 
 __all__ = [
+    "ANSWERED_BY",
+    "APPROVAL",
     "CANCELLED_CALL",
     "as_content",
     "calls_of_results",
@@ -19,11 +21,13 @@ __all__ = [
 ]
 
 CANCELLED_CALL = "cancelled_computer_call"
-_ANSWERS = {
-    "function_approval_request": "function_approval_response",
+APPROVAL = "function_approval_request"
+ANSWERED_BY = {
+    APPROVAL: "function_approval_response",
     "function_call": "function_result",
     "computer_tool_call": "computer_tool_result",
 }
+"""What an agent asks, and the type of content that answers it."""
 
 
 def check_answer(request: Content, answer: Content | RequestCancelled) -> None:
@@ -34,12 +38,12 @@ def check_answer(request: Content, answer: Content | RequestCancelled) -> None:
     """
     if isinstance(answer, RequestCancelled):
         return
-    wanted = _ANSWERS.get(request.type)
+    wanted = ANSWERED_BY.get(request.type)
     if wanted is None:
         return
     if answer.type != wanted:
         raise ValueError(f"a {request.type} is answered by a {wanted}, not by a {answer.type}")
-    if request.type == "function_approval_request":
+    if request.type == APPROVAL:
         _check_approval(request, answer)
     elif answer.call_id != request.call_id:
         raise ValueError(
@@ -76,7 +80,7 @@ def as_content(request: Content, answer: Content | RequestCancelled) -> Content:
     """Return what the agent is told: the answer, or that there will be none."""
     if not isinstance(answer, RequestCancelled):
         return answer
-    if request.type == "function_approval_request":
+    if request.type == APPROVAL:
         return request.to_function_approval_response(approved=False)
     if request.type == "function_call" and request.call_id is not None:
         return Content.from_function_result(
@@ -158,7 +162,7 @@ def said_besides(messages: Sequence[Message]) -> list[Message]:
         contents = [
             content
             for content in message.contents
-            if content.type not in ("function_approval_request", "function_approval_response")
+            if content.type not in (APPROVAL, ANSWERED_BY[APPROVAL])
         ]
         if len(contents) == len(message.contents):
             kept.append(message)

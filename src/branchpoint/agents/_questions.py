@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
+from branchpoint.agents._answers import ANSWERED_BY, APPROVAL
 from branchpoint.checkpoint import PendingRequest
 from branchpoint.codec import convert, parse_type_expression, to_json
 from branchpoint.errors import BranchpointError, InvalidCallError, UnknownRequestError
@@ -20,13 +21,7 @@ __all__ = ["REQUEST_INFO", "answers_in", "question"]
 REQUEST_INFO: Final = "request_info"
 """The name of the function whose call is a question of the workflow."""
 
-_APPROVAL: Final = "function_approval_request"
-_ANSWERED_BY: Final = {
-    _APPROVAL: "function_approval_response",
-    "function_call": "function_result",
-    "computer_tool_call": "computer_tool_result",
-}
-_ANSWERS: Final = frozenset(_ANSWERED_BY.values())
+_ANSWERS: Final = frozenset(ANSWERED_BY.values())
 
 
 def question(event: WorkflowEvent[Any]) -> Content:
@@ -37,7 +32,7 @@ def question(event: WorkflowEvent[Any]) -> Content:
     """
     request_id, data = event.request_id or "", event.data
     if _passes_through(data):
-        return _under(data, request_id) if data.type == _APPROVAL else data
+        return _under(data, request_id) if data.type == APPROVAL else data
     asked = Content.from_function_call(
         request_id,
         REQUEST_INFO,
@@ -84,7 +79,7 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
             continue
         request = _asked_by(content, pending, where)
         if request is None:
-            if content.type != _ANSWERED_BY[_APPROVAL] and content.call_id in told:
+            if content.type != ANSWERED_BY[APPROVAL] and content.call_id in told:
                 besides.append(content.type)
                 continue
             raise _unknown(content, pending, where)
@@ -102,16 +97,16 @@ def answers_in(messages: Sequence[Message], pending: Sequence[PendingRequest], w
 
 
 def _passes_through(data: Any) -> bool:
-    return isinstance(data, Content) and data.type in _ANSWERED_BY and bool(data.user_input_request)
+    return isinstance(data, Content) and data.type in ANSWERED_BY and bool(data.user_input_request)
 
 
 def _is_call(content: Content) -> bool:
-    return content.type in _ANSWERED_BY and content.type != _APPROVAL
+    return content.type in ANSWERED_BY and content.type != APPROVAL
 
 
 def _is_question(content: Content) -> bool:
-    return content.type in _ANSWERED_BY and (
-        bool(content.user_input_request) or content.type == _APPROVAL or content.name == REQUEST_INFO
+    return content.type in ANSWERED_BY and (
+        bool(content.user_input_request) or content.type == APPROVAL or content.name == REQUEST_INFO
     )
 
 
@@ -126,18 +121,18 @@ def _under(approval: Content, request_id: str) -> Content:
 
 
 def _key(content: Content) -> str | None:
-    return content.id if content.type == _ANSWERED_BY[_APPROVAL] else content.call_id
+    return content.id if content.type == ANSWERED_BY[APPROVAL] else content.call_id
 
 
 def _asked_by(answer: Content, pending: Sequence[PendingRequest], where: str) -> PendingRequest | None:
     key = _key(answer)
     found = [request for request in pending if request.request_id == key]
-    if not found and answer.type != _ANSWERED_BY[_APPROVAL]:
+    if not found and answer.type != ANSWERED_BY[APPROVAL]:
         found = [
             request
             for request in pending
             if _passes_through(asked := request.data)
-            and _ANSWERED_BY[asked.type] == answer.type
+            and ANSWERED_BY[asked.type] == answer.type
             and asked.call_id == key
         ]
     if len(found) > 1:
@@ -162,7 +157,7 @@ def _answer(content: Content, request: PendingRequest) -> Any:
     asked = request.data
     if _passes_through(asked):
         return _as_asked(content, asked)
-    if content.type == _ANSWERED_BY[_APPROVAL]:
+    if content.type == ANSWERED_BY[APPROVAL]:
         return content.approved
     result = content.result
     if not isinstance(result, str) or _fits(result, request.response_type):
@@ -191,7 +186,7 @@ def _read(text: str, *, is_empty: bool) -> Any:
 def _as_asked(content: Content, asked: Content) -> Content:
     """Return an answer under the ids that the agent inside knows."""
     answer = copy.copy(content)
-    if asked.type != _APPROVAL:
+    if asked.type != APPROVAL:
         answer.call_id = asked.call_id
         return answer
     answer.id = asked.id

@@ -160,9 +160,7 @@ def said_besides(messages: Sequence[Message]) -> list[Message]:
     kept: list[Message] = []
     for message in messages:
         contents = [
-            content
-            for content in message.contents
-            if content.type not in (APPROVAL, ANSWERED_BY[APPROVAL])
+            content for content in message.contents if content.type not in (APPROVAL, ANSWERED_BY[APPROVAL])
         ]
         if len(contents) == len(message.contents):
             kept.append(message)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from branchpoint.errors import DefinitionError, HandlerError
+from branchpoint.errors import DefinitionError
+from branchpoint.orchestrations._asking import ask, called
 from branchpoint.orchestrations._group_chat_base import BaseGroupChatOrchestrator, ChatContext
 from branchpoint.orchestrations._group_chat_messages import GroupChatState
 from branchpoint.orchestrations._registry import ParticipantRegistry
@@ -64,15 +64,7 @@ class GroupChatOrchestrator(BaseGroupChatOrchestrator):
 
     async def _choose(self, ctx: ChatContext) -> str:
         state = GroupChatState(self.round_index, self._registry.participants, self._get_conversation())
-        name = getattr(self._select, "__name__", type(self._select).__name__)
-        try:
-            chosen = self._select(state)
-            if inspect.isawaitable(chosen):
-                chosen = await chosen
-        except Exception as error:
-            raise HandlerError(
-                f"The selection function {name!r}, asked by executor {self.id!r} in round {self.round_index}, raised "
-                f"{type(error).__name__}: {error}. Nothing of this superstep was kept; mend the function and run "
-                "the checkpoint again."
-            ) from error
-        return checked_speaker(chosen, state.participants, f"The selection function {name!r}")
+        who = f"The selection function {called(self._select)!r}"
+        when = f"executor {self.id!r} in round {self.round_index}"
+        chosen = await ask(self._select, state, who, when, "function")
+        return checked_speaker(chosen, state.participants, who)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -10,6 +9,7 @@ from agent_framework import Message
 
 from branchpoint.codec import copy_value
 from branchpoint.errors import DefinitionError, HandlerError
+from branchpoint.orchestrations._asking import ask, called
 
 __all__ = ["TerminationCondition", "checked_condition", "is_over"]
 
@@ -45,20 +45,9 @@ async def is_over(
     """
     if condition is None:
         return False
-    name = getattr(condition, "__name__", type(condition).__name__)
-    try:
-        answer = condition(copy_value(conversation))
-        if inspect.isawaitable(answer):
-            answer = await answer
-    except Exception as error:
-        raise HandlerError(
-            f"The termination condition {name!r}, asked by executor {executor_id!r} about "
-            f"{len(conversation)} messages, raised {type(error).__name__}: {error}. Nothing of this superstep "
-            "was kept; mend the condition and run the checkpoint again."
-        ) from error
+    who, asker = f"The termination condition {called(condition)!r}", f"executor {executor_id!r}"
+    about = f"{asker} about {len(conversation)} messages"
+    answer = await ask(condition, copy_value(conversation), who, about, "condition")
     if not isinstance(answer, bool):
-        raise HandlerError(
-            f"The termination condition {name!r}, asked by executor {executor_id!r}, answered {answer!r}, which is "
-            "neither True nor False."
-        )
+        raise HandlerError(f"{who}, asked by {asker}, answered {answer!r}, which is neither True nor False.")
     return answer

@@ -252,9 +252,8 @@ class Hold:
                 await storage.end_lease(self._checkpoint.checkpoint_id, left)
                 self._guard.left = None
 
-    @property
     def rested(self) -> object:
-        """What the run before this one left with `rest`; None when the selected head is another since."""
+        """Take back what the run before this one left with `rest`; None when the selected head is another since."""
         history = self._checkpoint._history
         rested = history.rested
         if rested is None or rested.snapshot_id != history.selected or rested.table is not history.table:

@@ -174,7 +174,7 @@ def _checked(value: Any, path: str, depth: int) -> Any:
     if value is None or kind is bool:
         return value
     if kind is str:
-        return value if value.isascii() else _check_text(value, path)
+        return _check_text(value, path)
     if kind is int and -(2**63) <= value < 2**64:
         return value
     if kind is float and math.isfinite(value):
@@ -187,8 +187,7 @@ def _checked(value: Any, path: str, depth: int) -> Any:
         for key in value:
             if type(key) is not str:
                 raise InvalidCallError(f"{path} is plain JSON, whose keys are text, not {type(key).__name__}")
-            if not key.isascii():
-                _check_text(key, path)
+            _check_text(key, path)
         return {key: _checked(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind in (int, float):
         raise InvalidCallError(f"{path} is plain JSON, which has no number {value!r}"[:300])
@@ -199,6 +198,8 @@ def _checked(value: Any, path: str, depth: int) -> Any:
 
 
 def _check_text(text: str, path: str) -> str:
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -194,7 +194,7 @@ class Runner(msgspec.Struct):
             signature=graph.signature,
             explain=explain_difference,
         )
-        rested = None if self.hold is None else self.hold.rested
+        rested = None if self.hold is None else self.hold.rested()
         if isinstance(rested, RunState) and rested.graph is graph:
             return rested  # what the last run left is what the head says
         return open_state(self.graph, checkpoint, checkpoint.head_snapshot)
